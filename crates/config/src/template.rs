@@ -96,6 +96,12 @@ impl Template {
         })
     }
 
+    /// Whether it tells who the client is, by its certificate or its token.
+    #[must_use]
+    pub fn has_identity(&self) -> bool {
+        self.client_certificate().is_some() || self.claims().next().is_some()
+    }
+
     /// The first placeholder for the certificate of the client.
     pub(crate) fn client_certificate(&self) -> Option<&Placeholder> {
         self.parts.iter().find_map(|part| match part {

@@ -219,7 +219,7 @@ async fn decide<'p>(
     let asked = PolicyRequest {
         head: &request.head,
         client,
-        certificate: request.peer.client_certificate(),
+        certificate: request.peer.handshake_certificate(),
         clock: Some(blitz_http::wall_clock),
         limits: core.limits.as_ref(),
         authorizer: None,

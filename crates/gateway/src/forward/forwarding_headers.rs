@@ -195,9 +195,9 @@ fn port_text(authority: &[u8], scheme: Scheme) -> &[u8] {
     }
 }
 
-/// Adds the client's certificate, if it has sent one (RFC 9440).
+/// Adds the client's certificate, if it has one that is valid (RFC 9440).
 pub(super) fn add_client_certificate(fields: &mut Fields, peer: &Peer) {
-    let Some(client) = peer.tls.as_ref().and_then(|tls| tls.client.as_ref()) else {
+    let Some(client) = peer.client_certificate() else {
         return;
     };
     fields.append(Name::ClientCert, client.field_value());

@@ -172,8 +172,9 @@ fn has_forwarding_prefix(name: &[u8]) -> bool {
 }
 
 /// Names whose other spellings are removed: hop-by-hop fields, fields that only the gateway writes,
-/// and those that frame the content.
-const SPOOFABLE: NameSet = REQUEST_HOP | FORWARDING | set_of(&[Name::ContentLength]);
+/// and those that frame the content or tell its coding, which this server may have decoded.
+const SPOOFABLE: NameSet =
+    REQUEST_HOP | FORWARDING | set_of(&[Name::ContentEncoding, Name::ContentLength]);
 
 /// Whether applications behind CGI, WSGI and the like would take the field for `SCRIPT_NAME`, or for one of
 /// [`SPOOFABLE`]: to them `X_Forwarded_For`, `X.Forwarded.For` and `X-Forwarded-For` are the same

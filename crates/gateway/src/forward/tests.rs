@@ -439,6 +439,8 @@ fn spoofed_fields_are_removed() {
         ("Path_Info", "/admin"),
         ("Content_Length", "5"),
         ("content.length", "5"),
+        ("Content_Encoding", "gzip"),
+        ("content.encoding", "gzip"),
         ("Transfer.Encoding", "chunked"),
         ("Keep.Alive", "timeout=5"),
         ("Proxy_Connection", "close"),

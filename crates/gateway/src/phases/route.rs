@@ -217,7 +217,7 @@ pub(super) fn policy_request<'a, E>(
     PolicyRequest {
         head: &exchange.request,
         client,
-        certificate: exchange.peer.client_certificate(),
+        certificate: exchange.peer.handshake_certificate(),
         clock: Some(blitz_http::wall_clock),
         limits: Some(&gateway.limits),
         authorizer: Some(authorizer),

@@ -76,19 +76,18 @@ fn has_no_content(length: BodyLength) -> bool {
 /// connection for trailers, with the requests of others on it.
 #[inline]
 fn decide_trailers(route: &ForwardRoute<'_>, request: &mut Request<'_>) {
-    // Trailers could name another client than the fields that policies set.
-    let has_identity = request.notes.as_ref();
-    let has_identity = has_identity.is_some_and(|notes| !notes.identities.is_empty())
-        || may_name_certificate(request);
-    if !route.forward.request_trailers || has_identity {
+    if !route.forward.request_trailers || tells_client(request) {
         request.upload.drop_trailers();
         request.head.fields.remove(Name::Trailer);
     }
 }
 
-/// Whether fields of the request may be made of the certificate of its client.
-fn may_name_certificate(request: &Request<'_>) -> bool {
+/// Whether the upstream learns from fields of the request who the client is. Trailers could name another one. They are
+/// dropped for each request of such a route: where the client has proved nothing, they would stand alone.
+fn tells_client(request: &Request<'_>) -> bool {
     let edits = request.rules.and_then(|rules| rules.request_edits.as_ref());
-    edits.is_some_and(Edits::are_per_request)
-        && request.record.client.client_certificate().is_some()
+    let notes = request.notes.as_ref();
+    request.sends_certificate
+        || edits.is_some_and(Edits::have_identity)
+        || notes.is_some_and(|notes| !notes.identities.is_empty())
 }

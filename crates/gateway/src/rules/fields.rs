@@ -17,7 +17,12 @@ pub(crate) enum Edits {
     /// The same for all requests.
     Fixed(Box<[Edit]>),
     /// With placeholders.
-    PerRequest(Box<[Rule]>),
+    PerRequest {
+        /// The changes.
+        rules: Box<[Rule]>,
+        /// Whether some of them tell who the client is.
+        have_identity: bool,
+    },
 }
 
 impl Edits {
@@ -25,33 +30,53 @@ impl Edits {
     pub(crate) fn new(rules: &[Arc<FieldRule>]) -> Option<Edits> {
         let rule = |rule: &Arc<FieldRule>| (rule.name.as_str().into(), rule.change.value.clone());
         let rules: Box<[Rule]> = rules.iter().map(rule).collect();
-        let is_fixed = |template: &Template| template.as_text().is_some();
-        let all_are_fixed = rules.iter().all(|(_, change)| match change {
-            FieldChange::Set(lines) => lines.iter().all(is_fixed),
-            FieldChange::Default(line) | FieldChange::Add(line) => is_fixed(line),
-            FieldChange::Remove => true,
-        });
+        let lines = || rules.iter().flat_map(|(_, change)| lines_of(change));
+        let all_are_fixed = lines().all(|line| line.as_text().is_some());
+        let have_identity = lines().any(Template::has_identity);
         let fixed = |template: &Template| template.as_text().map(|text| text.as_bytes().to_vec());
         match all_are_fixed {
             _ if rules.is_empty() => None,
             true => Some(Edits::Fixed(edits(&rules, fixed))),
-            false => Some(Edits::PerRequest(rules)),
+            false => Some(Edits::PerRequest {
+                rules,
+                have_identity,
+            }),
         }
     }
 
     /// Whether they have placeholders.
     pub(crate) fn are_per_request(&self) -> bool {
-        matches!(self, Edits::PerRequest(_))
+        matches!(self, Edits::PerRequest { .. })
+    }
+
+    /// Whether some of the fields tell who the client is, by its certificate or its token.
+    pub(crate) fn have_identity(&self) -> bool {
+        matches!(
+            self,
+            Edits::PerRequest {
+                have_identity: true,
+                ..
+            }
+        )
     }
 
     /// The changes for a request. Without placeholders it allocates nothing.
     pub(crate) fn for_request(&self, facts: &Facts<'_>) -> Cow<'_, [Edit]> {
         match self {
             Edits::Fixed(edits) => Cow::Borrowed(edits),
-            Edits::PerRequest(rules) => {
+            Edits::PerRequest { rules, .. } => {
                 Cow::Owned(edits(rules, |template| field_value(template, facts)).into_vec())
             }
         }
+    }
+}
+
+/// The lines that a change writes.
+fn lines_of(change: &FieldChange) -> &[Template] {
+    match change {
+        FieldChange::Set(lines) => lines,
+        FieldChange::Default(line) | FieldChange::Add(line) => std::slice::from_ref(line),
+        FieldChange::Remove => &[],
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Facts<'a> {
     path_head: &'a RequestHead,
     /// The identity of the client, as the route's policies have verified.
     identities: &'a [Identity<'a>],
-    /// The certificate of the client, as its handshake has verified it.
+    /// The certificate of the client, as its handshake has verified it, if it is still valid.
     certificate: Option<&'a ClientCertificate>,
     /// `None` for a unix socket, and if it is unknown.
     pub(crate) client: Option<IpAddr>,

@@ -152,6 +152,43 @@ scenarios! {
         }
     }
 
+    fn no_trailer_stands_in_for_a_claim(io) {
+        let (sender, messages) = std::sync::mpsc::channel();
+        let upstream = Upstream::scripted(move |_, peer| {
+            while peer.head().is_some() {
+                // Chunks and trailers.
+                let lines = std::iter::from_fn(|| peer.line().filter(|line| !line.is_empty()));
+                sender.send(lines.collect::<Vec<_>>()).unwrap();
+                peer.send(crate::support::ok("in"));
+            }
+        });
+        let url = upstream.url();
+        let proxy = gateway(io, &format!(r#"
+            [site."a.example"]
+            to = "{url}"
+            jwt = {{ secret = "{SECRET}", optional = true }}
+            request_trailers = true
+            request_headers.X-User = "{{jwt.sub}}"
+            "/open".jwt = false
+            [site."b.example"]
+            to = "{url}"
+            request_trailers = true
+        "#));
+        let mut client = proxy.client();
+        for (host, path, trailers) in [
+            ("b.example", "/", &["X-User: root"][..]),
+            ("a.example", "/", &[]),
+            ("a.example", "/open", &[]),
+        ] {
+            client.send(format!(
+                "POST {path} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 1\r\nx\r\n0\r\nX-User: root\r\n\r\n"
+            ));
+            assert_eq!(client.response().status, 200);
+            assert_eq!(crate::h2::result_of(&messages), [&["1", "x", "0"][..], trailers].concat(), "{host}{path}");
+        }
+    }
+
     fn claims_count_in_all_versions(io) {
         let text = format!(
             "[site.\"localhost\"]\nrespond = \"200 {{jwt.sub}}\"\njwt = {{ secret = \"{SECRET}\" }}\n\

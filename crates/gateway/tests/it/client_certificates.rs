@@ -24,10 +24,11 @@ use rustls::pki_types::ServerName;
 use rustls::{NamedGroup, SupportedProtocolVersion};
 
 use crate::basic_auth::basic;
+use crate::h2::result_of;
 use crate::h3_support::block_on;
 use crate::site_rules::test_file;
-use crate::support::{Proxy, Upstream};
-use crate::tls_support::{Authority, Outside, Pair};
+use crate::support::{Proxy, Upstream, ok};
+use crate::tls_support::{Authority, Outside, Pair, Stream};
 
 const HOSTS: [&str; 6] = [
     "open.example",
@@ -69,6 +70,7 @@ impl World {
             defaults.tls = true
             [site."open.example"]
             to = "{url}"
+            request_trailers = true
             [site."a.example"]
             to = "{url}"
             tls = {{ client_ca = "{authority_of_a}", client_cert_header = true }}
@@ -80,7 +82,8 @@ impl World {
             tls = {{ client_ca = "two.pem" }}
             [site."maybe.example"]
             to = "{url}"
-            tls = {{ client_ca = "one.pem", client_auth = "optional" }}
+            tls = {{ client_ca = "one.pem", client_auth = "optional", client_cert_header = true }}
+            request_trailers = true
             request_headers.X-User = "{{client_cert.subject}}"
             "/open".client_cert = false
             [site."any.example"]
@@ -88,6 +91,8 @@ impl World {
             tls = {{ client_ca = "one.pem", client_auth = "optional" }}
             satisfy = "any"
             basic_auth = "users.htpasswd"
+            request_trailers = true
+            request_headers.X-User = "{{client_cert.subject}}"
             [site."new.example"]
             to = "{url}"
             tls.min = "1.3"
@@ -193,36 +198,44 @@ fn ask_http1(
     requests: &[Asked<'_>],
 ) -> Option<Vec<u16>> {
     let mut stream = client.connect_as(address, name);
-    // With TLS 1.3 the client learns behind its own handshake that the server refuses it.
-    let mut statuses = Vec::new();
-    for asked in requests {
-        let authorization = match asked.authorization {
-            "" => String::new(),
-            value => format!("Authorization: {value}\r\n"),
-        };
-        let (host, path) = (asked.host, asked.path);
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{authorization}\r\n");
-        stream.write_all(request.as_bytes()).ok()?;
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            match std::io::Read::read(&mut stream, &mut byte) {
-                Ok(1) => head.push(byte[0]),
-                _ => return None,
-            }
+    let statuses = requests
+        .iter()
+        .map(|asked| ask_on_http1(&mut stream, asked));
+    statuses.collect()
+}
+
+/// The status of a request on a connection. With TLS 1.3 the client learns behind its own handshake that the server
+/// refuses it.
+fn ask_on_http1(stream: &mut Stream, asked: &Asked<'_>) -> Option<u16> {
+    let authorization = match asked.authorization {
+        "" => String::new(),
+        value => format!("Authorization: {value}\r\n"),
+    };
+    let (host, path) = (asked.host, asked.path);
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{authorization}\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    http1_status(stream)
+}
+
+fn http1_status(stream: &mut Stream) -> Option<u16> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        match std::io::Read::read(stream, &mut byte) {
+            Ok(1) => head.push(byte[0]),
+            _ => return None,
         }
-        let head = String::from_utf8(head).unwrap();
-        statuses.push(head[9..12].parse().unwrap());
-        let field = |line: &str| {
-            line.to_ascii_lowercase()
-                .strip_prefix("content-length: ")?
-                .parse()
-                .ok()
-        };
-        let length: usize = head.lines().find_map(field).unwrap_or_default();
-        std::io::Read::read_exact(&mut stream, &mut vec![0; length]).unwrap();
     }
-    Some(statuses)
+    let head = String::from_utf8(head).unwrap();
+    let field = |line: &str| {
+        line.to_ascii_lowercase()
+            .strip_prefix("content-length: ")?
+            .parse()
+            .ok()
+    };
+    let length: usize = head.lines().find_map(field).unwrap_or_default();
+    std::io::Read::read_exact(stream, &mut vec![0; length]).unwrap();
+    Some(head[9..12].parse().unwrap())
 }
 
 fn ask_http2(
@@ -231,39 +244,51 @@ fn ask_http2(
     name: &str,
     requests: &[Asked<'_>],
 ) -> Option<Vec<u16>> {
-    const HEADER_TABLE_SIZE: u16 = 1;
     let mut stream = client.connect_as(address, name);
+    begin_http2(&mut stream)?;
+    let numbers = (1..).step_by(2);
+    let requests = requests.iter().zip(numbers);
+    let statuses = requests.map(|(asked, number)| ask_on_http2(&mut stream, number, asked));
+    statuses.collect()
+}
+
+fn begin_http2(stream: &mut Stream) -> Option<()> {
+    const HEADER_TABLE_SIZE: u16 = 1;
     let start = [h2::PREFACE, &h2::settings(&[(HEADER_TABLE_SIZE, 0)])].concat();
-    stream.write_all(&start).ok()?;
-    let mut statuses = Vec::new();
-    for (asked, number) in requests.iter().zip((1..).step_by(2)) {
-        let mut fields = vec![
-            (":method", "GET"),
-            (":scheme", "https"),
-            (":authority", asked.host),
-            (":path", asked.path),
-        ];
-        if !asked.authorization.is_empty() {
-            fields.push(("authorization", asked.authorization));
-        }
-        let flags = flag::END_HEADERS | flag::END_STREAM;
-        let frame = h2::frame(kind::HEADERS, flags, number, h2::literals(fields));
-        stream.write_all(&frame).ok()?;
-        statuses.push(loop {
-            let frame = h2::read_frame(&mut stream).ok()?;
-            match frame.kind {
-                kind::SETTINGS if frame.payload.is_empty() => {}
-                kind::SETTINGS => {
-                    let ack = h2::frame(kind::SETTINGS, 1, 0, []);
-                    stream.write_all(&ack).ok()?;
-                }
-                kind::HEADERS => break h2_status(&frame.payload),
-                kind::GOAWAY | kind::RST_STREAM => return None,
-                _ => {}
-            }
-        });
+    stream.write_all(&start).ok()
+}
+
+/// The status of a request on a connection.
+fn ask_on_http2(stream: &mut Stream, number: u32, asked: &Asked<'_>) -> Option<u16> {
+    let mut fields = vec![
+        (":method", "GET"),
+        (":scheme", "https"),
+        (":authority", asked.host),
+        (":path", asked.path),
+    ];
+    if !asked.authorization.is_empty() {
+        fields.push(("authorization", asked.authorization));
     }
-    Some(statuses)
+    let flags = flag::END_HEADERS | flag::END_STREAM;
+    let frame = h2::frame(kind::HEADERS, flags, number, h2::literals(fields));
+    stream.write_all(&frame).ok()?;
+    http2_status(stream)
+}
+
+fn http2_status(stream: &mut Stream) -> Option<u16> {
+    loop {
+        let frame = h2::read_frame(stream).ok()?;
+        match frame.kind {
+            kind::SETTINGS if frame.payload.is_empty() => {}
+            kind::SETTINGS => {
+                let ack = h2::frame(kind::SETTINGS, 1, 0, []);
+                stream.write_all(&ack).ok()?;
+            }
+            kind::HEADERS => return Some(h2_status(&frame.payload)),
+            kind::GOAWAY | kind::RST_STREAM => return None,
+            _ => {}
+        }
+    }
 }
 
 /// The status at the beginning of a field block without a dynamic table (RFC 7541).
@@ -371,6 +396,46 @@ impl ClientSessionStore for OneServer {
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
         self.0.take_tls13_ticket(&one_name())
+    }
+}
+
+/// Connections on which the certificate of a client has identified it.
+struct Opened {
+    expiry: SystemTime,
+    client: Outside,
+    http1: Stream,
+    http2: Stream,
+}
+
+impl Opened {
+    /// `None` if the certificate has expired before that.
+    fn new(world: &World, upstream: &Upstream, address: SocketAddr, life: u64) -> Option<Opened> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let expiry = Duration::from_secs(now.unwrap().as_secs() + life);
+        let pair = world.one.pair_with(&[], |params| {
+            let name = &mut params.distinguished_name;
+            name.push(rcgen::DnType::CommonName, "alice");
+            params.not_after = rcgen::date_time_ymd(1970, 1, 1) + expiry;
+        });
+        let client = world.client(Some(&pair));
+        let mut over_http2 = client.clone();
+        over_http2.change(|config| config.alpn_protocols = vec![b"h2".to_vec()]);
+        let mut http1 = client.connect_as(address, "maybe.example");
+        let mut http2 = over_http2.connect_as(address, "maybe.example");
+        begin_http2(&mut http2)?;
+        let open = to("maybe.example", "/open");
+        let is_alice = || {
+            let head = upstream.heads().pop().unwrap();
+            head.field("x-user") == Some("alice") && head.field("client-cert").is_some()
+        };
+        let is_known = ask_on_http1(&mut http1, &open)? == 200 && is_alice();
+        let is_known = is_known && ask_on_http2(&mut http2, 1, &open)? == 200 && is_alice();
+        is_known.then_some(Opened {
+            expiry: SystemTime::UNIX_EPOCH + expiry,
+            client,
+            http1,
+            http2,
+        })
     }
 }
 
@@ -503,6 +568,90 @@ scenarios! {
         }
     }
 
+    fn a_certificate_identifies_nobody_once_it_has_expired(io) {
+        let world = World::new();
+        let upstream = Upstream::with_text("in");
+        let (proxy, _) = world.start(io, &upstream.url());
+        // On a busy machine a short life may end before the first requests.
+        let opened = [2, 10, 60].into_iter();
+        let mut opened = opened.filter_map(|life| Opened::new(&world, &upstream, proxy.address, life));
+        let Opened { expiry, client, mut http1, mut http2 } = opened.next().unwrap();
+        let after = expiry + Duration::from_secs(1);
+        std::thread::sleep(after.duration_since(SystemTime::now()).unwrap_or_default());
+        let is_nobody = || {
+            let head = upstream.heads().pop().unwrap();
+            let identity = ["x-user", "client-cert", "client-cert-chain"];
+            identity.iter().all(|name| head.field(name).is_none())
+        };
+        let (open, closed) = (to("maybe.example", "/open"), to("maybe.example", "/"));
+        assert_eq!(ask_on_http1(&mut http1, &open), Some(200));
+        assert!(is_nobody(), "over HTTP/1.1");
+        assert_eq!(ask_on_http2(&mut http2, 3, &open), Some(200));
+        assert!(is_nobody(), "over HTTP/2");
+        let mut resumed = client.connect_as(proxy.address, "maybe.example");
+        assert_eq!(ask_on_http1(&mut resumed, &open), Some(200));
+        assert_eq!(resumed.conn.handshake_kind(), Some(HandshakeKind::Resumed));
+        assert!(is_nobody(), "in a resumed session");
+        assert_eq!(ask_on_http1(&mut http1, &closed), Some(403));
+        assert_eq!(ask_on_http2(&mut http2, 5, &closed), Some(403));
+        assert_eq!(ask_on_http1(&mut resumed, &closed), Some(403));
+        assert_eq!(proxy.counters().rejected(Rejection::ClientCertificateExpired), 3);
+    }
+
+    fn trailers_name_no_client_who_has_no_certificate(io) {
+        let world = World::new();
+        let (sender, messages) = std::sync::mpsc::channel();
+        let upstream = Upstream::scripted(move |_, peer| {
+            while peer.head().is_some() {
+                // Chunks and trailers.
+                let lines = std::iter::from_fn(|| peer.line().filter(|line| !line.is_empty()));
+                let lines: Vec<_> = lines.map(|line| line.to_ascii_lowercase()).collect();
+                sender.send(lines).unwrap();
+                peer.send(ok("in"));
+            }
+        });
+        let (proxy, _) = world.start(io, &upstream.url());
+        let mut none = world.client(None);
+        let anna = basic("anna:secrets");
+        let anna = anna.trim_end().strip_prefix("Authorization: ").unwrap();
+        for (host, trailers) in [
+            ("open.example", &["x-user: root", "x_user: root"][..]),
+            ("maybe.example", &[]),
+            ("any.example", &[]),
+        ] {
+            let expected = [&["1", "x", "0"][..], trailers].concat();
+            none.change(|config| config.alpn_protocols = Vec::new());
+            let mut stream = none.connect_as(proxy.address, host);
+            let request = format!(
+                "POST /open HTTP/1.1\r\nHost: {host}\r\nAuthorization: {anna}\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 1\r\nx\r\n0\r\nX-User: root\r\nX_User: root\r\n\r\n"
+            );
+            stream.write_all(request.as_bytes()).unwrap();
+            assert_eq!(http1_status(&mut stream), Some(200), "{host}");
+            assert_eq!(result_of(&messages), expected, "{host} over HTTP/1.1");
+            none.change(|config| config.alpn_protocols = vec![b"h2".to_vec()]);
+            let mut stream = none.connect_as(proxy.address, host);
+            begin_http2(&mut stream).unwrap();
+            let head = [
+                (":method", "POST"),
+                (":scheme", "https"),
+                (":authority", host),
+                (":path", "/open"),
+                ("authorization", anna),
+            ];
+            let trailers = [("x-user", "root"), ("x_user", "root")];
+            let flags = flag::END_HEADERS | flag::END_STREAM;
+            let frames = [
+                h2::frame(kind::HEADERS, flag::END_HEADERS, 1, h2::literals(head)),
+                h2::frame(kind::DATA, 0, 1, b"x"),
+                h2::frame(kind::HEADERS, flags, 1, h2::literals(trailers)),
+            ];
+            stream.write_all(&frames.concat()).unwrap();
+            assert_eq!(http2_status(&mut stream), Some(200), "{host}");
+            assert_eq!(result_of(&messages), expected, "{host} over HTTP/2");
+        }
+    }
+
     fn a_session_is_resumed_under_its_own_policy_only(io) {
         let world = World::new();
         let upstream = Upstream::with_text("in");
@@ -586,7 +735,7 @@ scenarios! {
         let (mut proxy, slot) = world.start(io, &upstream.url());
         let alice = world.client(Some(&world.alice()));
         let mut stream = alice.connect_as(proxy.address, "a.example");
-        let status = |stream: &mut crate::tls_support::Stream| {
+        let status = |stream: &mut Stream| {
             let answer = crate::tls_support::length;
             stream.write_all(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n").unwrap();
             let head = read_head(stream);

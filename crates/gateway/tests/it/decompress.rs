@@ -169,6 +169,35 @@ scenarios! {
         assert_eq!(post(&mut client, "/", &field("x-gzip"), &twice).text(), measured(b"one two", "none", false));
     }
 
+    fn no_spelling_of_the_coding_outlives_it(io) {
+        let upstream = measuring();
+        let site = format!("[site.\"localhost\"]\nto = \"{}\"\ndecompress = true\n", upstream.url());
+        let proxy = gateway(io, &site);
+        let spellings = ["content-encoding", "content_encoding", "content.encoding"];
+        let sent = encoded("gzip", b"text");
+        let is_without = || {
+            let head = upstream.heads().pop().unwrap();
+            assert_eq!(head.field("x_kept"), Some("1"));
+            spellings.iter().all(|name| head.field(name).is_none())
+        };
+        let fields = "Host: localhost\r\nContent-Encoding: gzip\r\nContent_Encoding: gzip\r\n\
+                      CONTENT.ENCODING: gzip\r\nX_Kept: 1\r\n";
+        let mut client = proxy.client();
+        client.send(format!("POST / HTTP/1.1\r\n{fields}Content-Length: {}\r\n\r\n", sent.len()));
+        client.send(&sent);
+        assert_eq!(client.response().text(), measured(b"text", "none", false));
+        assert!(is_without(), "over HTTP/1.1");
+        let mut client = h2(&proxy);
+        let mut head = RequestHead::new(Method::Post, "/");
+        head.set_authority("localhost");
+        spellings.iter().for_each(|name| head.fields.append(*name, "gzip"));
+        head.fields.append("x_kept", "1");
+        let stream = client.send_head(&head, BodyLength::Unknown);
+        client.send(stream, &sent, true);
+        assert_eq!(client.answer(stream).content, measured(b"text", "none", false).as_bytes());
+        assert!(is_without(), "over HTTP/2");
+    }
+
     fn every_version_gives_the_same_verdict(io) {
         let upstream = measuring();
         let site = format!("[site.\"localhost\"]\nto = \"{}\"\ndecompress = {{ max = \"400k\" }}\n", upstream.url());

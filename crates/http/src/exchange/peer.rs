@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use blitz_reactor::wall_clock;
+
 use crate::tls::{ClientCertificate, TlsInfo};
 
 /// The other end of the connection that a request came in on.
@@ -20,10 +22,22 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The verified certificate of the client, if it has sent one.
+    /// The certificate of the client, if its handshake has verified one that is still valid. A connection, and a session
+    /// that is resumed, may outlive it.
+    ///
+    /// Only a core may ask, whose clock decides.
     #[inline]
     #[must_use]
     pub fn client_certificate(&self) -> Option<&ClientCertificate> {
+        let certificate = self.handshake_certificate()?;
+        (!certificate.has_expired(wall_clock())).then_some(certificate)
+    }
+
+    /// The certificate that the handshake has verified. It may have expired since, so it identifies nobody: it is for
+    /// telling apart a client without a certificate and one whose certificate has expired.
+    #[inline]
+    #[must_use]
+    pub fn handshake_certificate(&self) -> Option<&ClientCertificate> {
         self.tls.as_ref()?.client.as_ref()
     }
 }

@@ -31,7 +31,8 @@ pub struct TlsInfo {
     pub alpn: Option<Box<[u8]>>,
     /// Whether an earlier session was resumed.
     pub is_resumed: bool,
-    /// The verified certificate of the client, if the server requested one and the client sent it.
+    /// The verified certificate of the client, if the server requested one and the client sent it. It may have expired
+    /// since: [`Peer::client_certificate`](crate::Peer::client_certificate) is the one that identifies the client.
     pub client: Option<ClientCertificate>,
     /// The policy of the site that the client named in its handshake; `None` is that of the listener.
     pub policy: Option<TlsPolicyId>,
@@ -183,6 +184,12 @@ impl ClientCertificate {
     #[must_use]
     pub fn not_after(&self) -> SystemTime {
         self.identity.not_after
+    }
+
+    /// Whether the certificate has expired (RFC 5280, section 4.1.2.5: the last second is a part of its validity).
+    #[must_use]
+    pub fn has_expired(&self, now: SystemTime) -> bool {
+        now > self.identity.not_after
     }
 
     /// The client's own certificate (X.509, DER).

@@ -93,9 +93,9 @@ pub(super) fn subject(certificate: &[u8]) -> Option<String> {
         Some(name) => name,
         None => alternative_name(&mut signed)?,
     };
-    let name = name.trim();
-    let is_plain = !name.is_empty() && name.len() <= SUBJECT_BYTES_MAX;
-    (is_plain && !name.contains(char::is_control)).then(|| name.to_owned())
+    // Another name must not become this one, so nothing is trimmed: a field would lose spaces around it.
+    let is_whole = !name.is_empty() && name.trim() == name && name.len() <= SUBJECT_BYTES_MAX;
+    (is_whole && !name.contains(char::is_control)).then_some(name)
 }
 
 /// The first alternative name, from what follows the subject.
@@ -294,13 +294,22 @@ mod tests {
         let address = || SanType::IpAddress([192, 0, 2, 1].into());
         let text = |text: &str| Some(text.to_owned());
         assert_eq!(named(&["alice"], vec![dns()]), text("alice"));
-        assert_eq!(named(&[" Zoë B "], vec![]), text("Zoë B"));
+        assert_eq!(named(&["Zoë B"], vec![]), text("Zoë B"));
         assert_eq!(named(&[], vec![uri(), dns()]), text("spiffe://a.example/b"));
         assert_eq!(named(&[], vec![address(), mail()]), text("a@a.example"));
         assert_eq!(named(&[], vec![address()]), None);
         assert_eq!(named(&[], vec![]), None);
         for odd in ["a\r\nX-Admin: 1", "a\0b", " ", &"a".repeat(257)] {
             assert_eq!(named(&[odd], vec![dns()]), None, "{odd:?}");
+        }
+        // Another name does not become the one without what is around it.
+        for around in [
+            " ", "\n", "\r\n", "\t", "\x0b", "\x0c", "\x1f", "\0", "\u{85}", "\u{a0}", "\u{2028}",
+            "\u{3000}",
+        ] {
+            for name in [format!("admin{around}"), format!("{around}admin")] {
+                assert_eq!(named(&[&name], vec![dns()]), None, "{name:?}");
+            }
         }
     }
 }

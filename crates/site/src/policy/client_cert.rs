@@ -10,7 +10,7 @@ pub(super) fn prove<'p>(request: &PolicyRequest<'_>) -> Result<Proof<'p>, Reject
         return Ok(Proof::Missing);
     };
     match request.clock.map(|clock| clock()) {
-        Some(now) if now > certificate.not_after() => Err(Rejection::ClientCertificateExpired),
+        Some(now) if certificate.has_expired(now) => Err(Rejection::ClientCertificateExpired),
         _ => Ok(Proof::Valid(None)),
     }
 }
