@@ -75,7 +75,7 @@ pub trait Authorizer {
     fn is_secure(&self) -> bool;
 }
 
-/// What became of a request to an authorizer.
+/// The end of a request to an authorizer.
 pub struct AuthorizerAnswer {
     /// Its response, or why there is none.
     pub outcome: Result<PolicyResponse, Rejection>,
