@@ -288,9 +288,10 @@ impl<'a> ExplanationReport<'a> {
             }
             (_, outcome) => self.outcome(outcome, settings),
         }
-        if let Some(reading) = &explanation.reading {
-            self.line(About::Reading, reading, None, "");
-        }
+        let reading = explanation.reading.iter();
+        reading.for_each(|reading| self.line(About::Reading, reading, None, ""));
+        let reason = explanation.reason.iter();
+        reason.for_each(|reason| self.line(About::Reason, reason, None, ""));
         self.others(explanation);
         self.lines
     }

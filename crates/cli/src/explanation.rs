@@ -24,6 +24,8 @@ pub(crate) enum About {
     Field,
     /// As which path servers may read that of the request.
     Reading,
+    /// Why the token is refused.
+    Reason,
     /// A route that does not apply.
     Other,
     /// How many more there are.
@@ -54,7 +56,12 @@ pub(crate) fn text(lines: &[ExplanationLine]) -> String {
             About::Action => "action",
             About::Outcome => "outcome",
             About::Other if others == 0 => "not",
-            About::Server | About::Field | About::Reading | About::Other | About::More => "",
+            About::Server
+            | About::Field
+            | About::Reading
+            | About::Reason
+            | About::Other
+            | About::More => "",
         };
         servers += usize::from(line.about == About::Server);
         others += usize::from(line.about == About::Other);
@@ -91,6 +98,7 @@ pub(crate) fn json(lines: &[ExplanationLine]) -> String {
                 json!({ "value": line.value, "detail": line.remark }),
             ),
             About::Reading => ("reading", json!(line.value)),
+            About::Reason => ("reason", json!(line.value)),
             About::More => continue,
             About::When => {
                 push(&mut object, "when", placed());

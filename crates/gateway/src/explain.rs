@@ -32,6 +32,8 @@ pub struct Explanation<'a> {
     pub outcome: RequestOutcome,
     /// The other path as which servers may read that of a request that is rejected for it, if that is known.
     pub reading: Option<String>,
+    /// Why the token of a request that is rejected for it is refused.
+    pub reason: Option<String>,
 }
 
 /// The outcome of a request.
@@ -87,6 +89,7 @@ pub fn explain<'a>(
             combination: 0,
             outcome: RequestOutcome::Rejected(rejection),
             reading: None,
+            reason: None,
         };
     };
     let routes = site.routes.explain(head);
@@ -111,6 +114,15 @@ pub fn explain<'a>(
         }
         _ => None,
     };
+    let reason = match (&outcome, variant) {
+        (
+            RequestOutcome::Rejected(
+                Rejection::InvalidToken | Rejection::TokenExpired | Rejection::InsufficientScope,
+            ),
+            Some(route),
+        ) => refusal(route, head, client_of(&head.fields, peer, trusted)),
+        _ => None,
+    };
     Explanation {
         site: Some(site),
         routes,
@@ -119,6 +131,7 @@ pub fn explain<'a>(
         combination,
         outcome,
         reading: reading.filter(|reading| !reading.is_empty()),
+        reason,
     }
 }
 
@@ -147,6 +160,16 @@ fn check_unrouted(
             .decide(&question(head, client), &mut Notes::default())?;
     }
     Err(Rejection::UnknownPath)
+}
+
+/// Why a policy of the route refuses the token of the request.
+fn refusal(route: &Route, head: &RequestHead, client: ClientAddress) -> Option<String> {
+    let rules = route.rules.as_ref()?;
+    let request = question(head, client);
+    let mut notes = Notes::default();
+    let decided = rules.policies.decide(&request, &mut notes);
+    decided.and_then(|()| notes.assume_passed(&request)).err()?;
+    notes.reason.take().map(String::from)
 }
 
 /// A request of which the time is not known.

@@ -14,6 +14,7 @@ mod finish;
 mod policy;
 mod preflight;
 mod reconnect;
+mod refused;
 mod relay;
 mod replace;
 mod respond;
@@ -21,7 +22,6 @@ mod retry;
 mod route;
 mod send;
 mod tunnel;
-mod undecided;
 mod wait;
 
 use std::future::{Future, poll_fn};

@@ -113,6 +113,8 @@ pub struct Notes<'p> {
     pub response: Option<Box<PolicyResponse>>,
     /// Why an authorizer gave no decision, so that the request is rejected.
     pub no_decision: Option<Box<NoDecision>>,
+    /// Why a token was refused, in words for operators; only if somebody is told.
+    pub reason: Option<Box<str>>,
     /// The time before the policies waited.
     pub started: Option<Instant>,
     /// One of the policies waits.

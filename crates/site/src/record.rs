@@ -114,6 +114,10 @@ pub trait RouteName {
     fn no_decision(&self) -> Option<&NoDecision> {
         None
     }
+    /// Why it refused the token of the request.
+    fn reason(&self) -> Option<&str> {
+        None
+    }
     /// The number of its texts in metrics.
     fn label(&self) -> RouteLabel;
 }

@@ -19,6 +19,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of a document, as many as those of a file.
 pub(super) const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 
+/// The most addresses whose problems are told.
+const PROBLEMS_MAX: usize = 8;
+
 /// Fetches the document.
 ///
 /// # Errors
@@ -66,7 +69,7 @@ async fn connect(url: &KeysUrl, pool: &Pool) -> Result<Connection, String> {
             Some(tls.map_err(|error| error.to_string())?)
         }
     };
-    let mut problem = "it has no address".to_owned();
+    let mut problems = Vec::new();
     for address in look_up(url).await? {
         let upstream = match &tls {
             Some(tls) => pool.upstream_tls(&address, tls),
@@ -74,10 +77,25 @@ async fn connect(url: &KeysUrl, pool: &Pool) -> Result<Connection, String> {
         };
         match upstream.checkout().await {
             Ok(connection) => return Ok(connection),
-            Err(error) => problem = error.to_string(),
+            Err(error) => problems.push((address, error.to_string())),
         }
     }
-    Err(problem)
+    Err(of_all(&problems))
+}
+
+/// The problems of all addresses: that of one may be the reason, and that of another only that nothing listens there.
+fn of_all(problems: &[(Address, String)]) -> String {
+    match problems {
+        [] => "it has no address".to_owned(),
+        [(_, problem)] => problem.clone(),
+        several => {
+            let shown = several.iter().take(PROBLEMS_MAX);
+            let shown: Vec<String> = shown
+                .map(|(address, problem)| format!("{address}: {problem}"))
+                .collect();
+            shown.join("; ")
+        }
+    }
 }
 
 /// The addresses of the host. Clear text is for this machine, whatever name servers say.
@@ -123,5 +141,25 @@ async fn read(mut response: Response) -> Result<Document, String> {
             Ok(None) => return Ok(Document { content, max_age }),
             Err(error) => return Err(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_problems_of_all_addresses_are_told() {
+        let problem = |address: &str, problem: &str| {
+            (Address::Tcp(address.parse().unwrap()), problem.to_owned())
+        };
+        let tls = problem("127.0.0.1:443", "unknown issuer");
+        let refused = problem("[::1]:443", "connection refused");
+        assert_eq!(of_all(&[]), "it has no address");
+        assert_eq!(of_all(std::slice::from_ref(&tls)), "unknown issuer");
+        assert_eq!(
+            of_all(&[tls, refused]),
+            "127.0.0.1:443: unknown issuer; [::1]:443: connection refused"
+        );
     }
 }

@@ -13,8 +13,8 @@ use blitz_site::{
 };
 
 use super::preflight::https_location;
+use super::refused::RefusedRoute;
 use super::route::Rejected;
-use super::undecided::UndecidedRoute;
 use crate::forward;
 use crate::grpc::{Call, Code};
 use crate::request::Request;
@@ -144,13 +144,8 @@ pub(super) fn reject<E>(
     let edits = rules.and_then(|rules| rules.response_edits.as_ref());
     let edits = edits.map(|edits| edits.for_request(&facts));
     let name = site.and_then(SiteRoutes::name);
-    let no_decision = notes.as_mut().and_then(|notes| notes.no_decision.take());
-    let undecided = route.zip(no_decision);
-    let undecided = undecided.map(|(route, why)| UndecidedRoute { route, why });
-    let route = match &undecided {
-        Some(undecided) => Some(undecided as &dyn RouteName),
-        None => route.map(|route| route as &dyn RouteName),
-    };
+    let refused = RefusedRoute::of(route, notes.as_deref_mut());
+    let route = refused.as_ref().map(|refused| refused as &dyn RouteName);
     let mut record = Record::new(&request, peer, name, route, observers);
     record.begin_with(notes.as_deref());
     if let Some(response) = notes.as_mut().and_then(|notes| notes.response.take())

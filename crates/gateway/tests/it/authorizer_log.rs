@@ -4,6 +4,7 @@ use blitz_gateway::Failure;
 use blitz_testing::refusing_address;
 
 use crate::failure_log::{keep_lines, line_of};
+use crate::jwt::{SECRET, bearer, token};
 use crate::site_rules::{HOST, ask, gateway};
 use crate::support::Upstream;
 use crate::upstream_tls::TlsUpstream;
@@ -55,5 +56,22 @@ scenarios! {
             }), "{failures:?}");
         }
         assert_eq!(to.heads().len(), 0);
+    }
+
+    fn the_line_of_a_request_whose_token_is_refused_has_the_reason(io) {
+        keep_lines();
+        let proxy = gateway(io, &format!(r#"
+            [site."a.example"]
+            respond = "200 in"
+            jwt = {{ secret = "{SECRET}", audience = "api" }}
+        "#));
+        let id = format!("token-{io:?}");
+        let fields = format!("{}X-Request-Id: {id}\r\n", bearer(&token(r#","aud":"web""#)));
+        let response = ask(&mut proxy.client(), "GET /", &fields);
+        assert_eq!(response.status, 401);
+        assert!(!response.text().contains("web"), "{}", response.text());
+        let line = line_of("DEBUG", &id);
+        let reason = r#"its audience `aud` is \"web\", and the route expects \"api\""#;
+        assert!(line.contains(reason), "{line}");
     }
 }

@@ -9,6 +9,7 @@ use blitz_gateway::{
 use blitz_http::{IoChoice, Peer, RequestHead, Scheme};
 use blitz_testing::Client;
 
+use crate::jwt::{SECRET, token};
 use crate::site_rules::sites_of;
 use crate::support::{Proxy, Upstream, numbers};
 
@@ -82,6 +83,29 @@ fn peer() -> Peer {
         listener: None,
         scheme: Scheme::Http,
         tls: None,
+    }
+}
+
+#[test]
+fn an_explanation_says_why_a_token_is_refused() {
+    let text = format!(
+        "[site.\"a.example\"]\nrespond = 200\njwt = {{ secret = \"{SECRET}\", audience = \"api\" }}\n"
+    );
+    let (sites, _proxy) = started(IoChoice::Epoll, &text);
+    for (audience, expected) in [
+        (
+            "web",
+            Some("its audience `aud` is \"web\", and the route expects \"api\""),
+        ),
+        ("api", None),
+    ] {
+        let mut head = RequestHead::parse("GET", "/").unwrap();
+        head.set_authority("a.example");
+        let token = token(&format!(",\"aud\":\"{audience}\""));
+        head.fields
+            .append("authorization", format!("Bearer {token}"));
+        let explanation = explain(&sites, &mut head, &peer(), &TrustedProxies::default());
+        assert_eq!(explanation.reason.as_deref(), expected);
     }
 }
 

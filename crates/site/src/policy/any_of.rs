@@ -61,6 +61,7 @@ impl AnyOf {
                 Ok(Proof::Missing) => notes.identities.extend(prover.nobody()),
                 Ok(Proof::Pending(checked)) => pending.push(checked),
                 Err(rejection) => {
+                    prover.note_reason(rejection, request, notes);
                     notes.edit_response(edits_of_refusal(rejection, &self.provers));
                     return Err(rejection);
                 }

@@ -80,7 +80,7 @@ pub trait Authorizer {
     fn trusts_peer(&self) -> bool;
 }
 
-/// What became of a request to an authorizer.
+/// The end of a request to an authorizer.
 pub struct AuthorizerAnswer {
     /// Its response, or why there is none.
     pub outcome: Result<PolicyResponse, Rejection>,

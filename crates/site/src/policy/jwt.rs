@@ -3,6 +3,7 @@
 mod fetched;
 mod json;
 mod keys;
+mod reason;
 mod remembered;
 mod settings;
 #[cfg(test)]
@@ -117,10 +118,7 @@ impl Jwt {
             Found::Several => return Err(Rejection::SeveralTokens),
             Found::One(token) => token,
         };
-        let now = request.clock.map(|clock| {
-            let since = clock().duration_since(UNIX_EPOCH);
-            since.unwrap_or_default().as_secs()
-        });
+        let now = seconds(request);
         let Some(fetched) = &self.settings.fetched else {
             return self.prove_with(&self.settings.keys, 0, (token, now));
         };
@@ -131,6 +129,19 @@ impl Jwt {
             fetched.note_refused(&set.keys, token);
         }
         proved
+    }
+
+    /// Why the token of a request is refused, in words for operators; `None` if it is not, or has none.
+    pub(super) fn reason(&self, request: &PolicyRequest<'_>) -> Option<String> {
+        let Found::One(token) = self.find(request.head) else {
+            return None;
+        };
+        let now = seconds(request);
+        let Some(fetched) = &self.settings.fetched else {
+            return reason::reason(&self.settings, &self.settings.keys, token, now);
+        };
+        let set = fetched.latest();
+        reason::reason(&self.settings, &set.as_ref()?.keys, token, now)
     }
 
     /// With keys of the set with this number.
@@ -160,13 +171,10 @@ impl Jwt {
         now: Option<u64>,
     ) -> Result<Rc<TokenFacts>, Rejection> {
         let verified = verify(&self.settings, keys, token, now);
-        let Verified { claims, expires } = verified.map_err(|error| {
-            tracing::debug!(?error, "a token was refused");
-            match error {
-                TokenError::Expired => Rejection::TokenExpired,
-                TokenError::Scope => Rejection::InsufficientScope,
-                _ => Rejection::InvalidToken,
-            }
+        let Verified { claims, expires } = verified.map_err(|error| match error {
+            TokenError::Expired => Rejection::TokenExpired,
+            TokenError::Scope => Rejection::InsufficientScope,
+            _ => Rejection::InvalidToken,
         })?;
         let forward = self.settings.forward.iter();
         let edits = forward.map(|(name, claim)| {
@@ -210,6 +218,14 @@ impl Jwt {
             })
         })
     }
+}
+
+/// The time of the request in seconds since 1970.
+fn seconds(request: &PolicyRequest<'_>) -> Option<u64> {
+    request.clock.map(|clock| {
+        let since = clock().duration_since(UNIX_EPOCH);
+        since.unwrap_or_default().as_secs()
+    })
 }
 
 /// The name of a claim with its text.

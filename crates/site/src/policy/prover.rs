@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use blitz_http::PooledFuture;
+use tracing::Level;
 
 use super::client_cert;
 use super::proof::Proof;
@@ -16,6 +17,9 @@ const RETRY_AFTER: &[u8] = b"1";
 
 /// The same while there are no keys for tokens.
 const KEYS_RETRY_AFTER: &[u8] = b"5";
+
+/// The target of lines about the ends of requests, which tell the reason.
+const LINES: &str = "blitz_site::record";
 
 /// A policy that demands a proof.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -63,6 +67,24 @@ impl Prover {
             Prover::Jwt(policy) => policy.prove(request),
             Prover::ApiKeys(policy) => policy.prove(request),
             Prover::ClientCert => client_cert::prove(request),
+        }
+    }
+
+    /// Notes why a proof is refused, if somebody is told: at DEBUG, or without a clock, which is an explanation.
+    #[cold]
+    pub(super) fn note_reason(
+        &self,
+        rejection: Rejection,
+        request: &PolicyRequest<'_>,
+        notes: &mut Notes<'_>,
+    ) {
+        let is_of_token = matches!(
+            rejection,
+            Rejection::InvalidToken | Rejection::TokenExpired | Rejection::InsufficientScope
+        );
+        let is_told = || request.clock.is_none() || tracing::enabled!(target: LINES, Level::DEBUG);
+        if let (Prover::Jwt(policy), true) = (self, is_of_token && is_told()) {
+            notes.reason = policy.reason(request).map(Box::from);
         }
     }
 
@@ -122,6 +144,7 @@ impl Prover {
             }))),
             Ok(Proof::Missing) => Ok(None),
             Err(rejection) => {
+                self.note_reason(rejection, request, notes);
                 notes.edit_response(edits_of_refusal(rejection, std::slice::from_ref(self)));
                 Err(rejection)
             }

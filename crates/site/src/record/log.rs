@@ -32,6 +32,7 @@ pub(crate) fn log_end(record: &Record<'_>, head: &RequestHead) {
         duration = %Seconds(record.duration()),
         ended = record.response.ended.as_str(),
         cause = record.response.ended.cause(),
+        reason = record.route.and_then(RouteName::reason),
         "request ended"
     );
 }

@@ -5,7 +5,7 @@ use blitz_http::{Address, Status};
 use crate::failure::Failure;
 use crate::rejection::Rejection;
 
-/// What is known of a request to an authorizer.
+/// The known part of a request to an authorizer.
 #[derive(Debug, Clone, Default)]
 pub struct AuthorizerAttempt {
     /// Where it went.

@@ -2,6 +2,7 @@
 
 mod fetched;
 mod key_sets;
+mod reason;
 
 use std::time::Duration;
 

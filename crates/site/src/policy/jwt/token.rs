@@ -91,7 +91,7 @@ pub(super) fn key_id(token: &[u8]) -> Option<String> {
 }
 
 /// Padding, white space and the other alphabet are refused, and so are bits behind the last byte.
-fn decode(part: &[u8]) -> Result<Vec<u8>, TokenError> {
+pub(super) fn decode(part: &[u8]) -> Result<Vec<u8>, TokenError> {
     let decoded = URL_SAFE_NO_PAD.decode(part);
     let decoded = decoded.map_err(|_| TokenError::Form)?;
     match decoded.is_empty() {
@@ -201,7 +201,7 @@ fn check_audience(settings: &JwtSettings, claims: &Object) -> Result<(), TokenEr
 }
 
 /// `scope` is a text with words (RFC 8693, section 4.2); others write `scp`, also as a list.
-fn has_scope(claims: &Object, scope: &str) -> bool {
+pub(super) fn has_scope(claims: &Object, scope: &str) -> bool {
     let has = |value: &Value| match value {
         Value::String(text) => text.split(' ').any(|one| one == scope),
         Value::Array(list) => list.iter().any(|one| one.as_str() == Some(scope)),
