@@ -18,7 +18,7 @@ use blitz_site::{
 
 use super::connect::{PENDING_PAUSE, is_reported, note_failure, upstream_for};
 use crate::forward::{self, ForwardedClient, NotForwarded};
-use crate::rules::Facts;
+use crate::rules::{Edits, Facts};
 use crate::service::GatewayService;
 use crate::snapshot::CoreSnapshot;
 use crate::upstream::{Balancer, Pick, Tried, failure_of_name};
@@ -41,6 +41,8 @@ pub(super) struct CoreAuthorizer<'a, E> {
     pub(super) head: &'a RequestHead,
     /// Whether authorizers get the certificate of the client, as upstreams do.
     pub(super) sends_certificate: bool,
+    /// The changes of the request for its upstream.
+    pub(super) request_edits: Option<&'a Edits>,
 }
 
 impl<E> Authorizer for CoreAuthorizer<'_, E> {
@@ -123,6 +125,10 @@ impl<E> CoreAuthorizer<'_, E> {
         })?;
         let mut fields = std::mem::take(&mut head.fields);
         question.identify(&mut fields);
+        // The upstream gets others in their place.
+        if let Some(edits) = self.request_edits.filter(|edits| edits.have_identity()) {
+            apply_to_request(&edits.without_identity(), &mut fields);
+        }
         fields.retain(|name, _| is_asked(settings, name));
         let (scheme, host) = (Name::XForwardedProto, Name::XForwardedHost);
         let text = |name| fields.get_str(name).unwrap_or_default().to_owned();

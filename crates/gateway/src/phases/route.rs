@@ -149,7 +149,7 @@ fn decide_unrouted<'a, E>(
     let (head, trusted) = (&exchange.request, &gateway.options.trusted_proxies);
     protect_response(gateway, rules, exchange, notes);
     let client = client_of(&head.fields, &exchange.peer, trusted);
-    let authorizer = authorizer(gateway, snapshot, site, exchange);
+    let authorizer = authorizer(gateway, snapshot, (site, rules), exchange);
     let request = policy_request(gateway, exchange, client, &authorizer);
     rules.policies.decide(&request, notes)
 }
@@ -198,7 +198,7 @@ fn check<'a, E>(
     };
     if !rules.policies.is_empty() {
         let notes = notes.get_or_insert_default();
-        let authorizer = authorizer(gateway, snapshot, site, exchange);
+        let authorizer = authorizer(gateway, snapshot, (site, rules), exchange);
         let request = policy_request(gateway, exchange, client(), &authorizer);
         rules.policies.decide(&request, notes)?;
         if notes.is_suspended() {
@@ -227,7 +227,7 @@ pub(super) fn policy_request<'a, E>(
 pub(super) fn authorizer<'a, E>(
     gateway: &'a GatewayService<E>,
     snapshot: &'a CoreSnapshot,
-    site: &SiteRoutes,
+    (site, rules): (&SiteRoutes, &'a Rules),
     exchange: &'a Exchange,
 ) -> CoreAuthorizer<'a, E> {
     CoreAuthorizer {
@@ -236,6 +236,7 @@ pub(super) fn authorizer<'a, E>(
         peer: &exchange.peer,
         head: &exchange.request,
         sends_certificate: gateway.options.client_cert_header || site.tls.sends_certificate,
+        request_edits: rules.request_edits.as_ref(),
     }
 }
 

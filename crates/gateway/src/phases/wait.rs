@@ -99,13 +99,13 @@ impl Undecided<'_, '_> {
             &self.exchange.peer,
             &gateway.options.trusted_proxies,
         );
-        let authorizer = authorizer(gateway, self.snapshot, self.site, self.exchange);
+        // Only rules have policies that wait.
+        let rules = self.route.rules.as_deref();
+        let rules = rules.ok_or(Rejection::PolicyPanicked)?;
+        let authorizer = authorizer(gateway, self.snapshot, (self.site, rules), self.exchange);
         let request = policy_request(gateway, self.exchange, client, &authorizer);
         self.notes.wait(&request).await?;
-        let rules = self.route.rules.as_deref();
-        rules.map_or(Ok(()), |rules| {
-            check_after_policies(gateway, rules, self.exchange, Some(self.notes))
-        })
+        check_after_policies(gateway, rules, self.exchange, Some(self.notes))
     }
 }
 

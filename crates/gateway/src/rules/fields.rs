@@ -60,6 +60,19 @@ impl Edits {
         )
     }
 
+    /// Changes that remove the fields that tell who the client is.
+    pub(crate) fn without_identity(&self) -> Vec<Edit> {
+        let Edits::PerRequest { rules, .. } = self else {
+            return Vec::new();
+        };
+        let tells = |(_, change): &&Rule| lines_of(change).iter().any(Template::has_identity);
+        let removal = |(name, _): &Rule| Edit {
+            name: name.clone(),
+            change: Change::Set(Vec::new()),
+        };
+        rules.iter().filter(tells).map(removal).collect()
+    }
+
     /// The changes for a request. Without placeholders it allocates nothing.
     pub(crate) fn for_request(&self, facts: &Facts<'_>) -> Cow<'_, [Edit]> {
         match self {

@@ -271,17 +271,21 @@ scenarios! {
     }
 
     fn an_authorizer_gets_who_the_client_is_whatever_the_client_says(io) {
-        let authorizer = service(ok("ok"));
+        let (upstream, authorizer) = (Upstream::with_text("in"), service(ok("ok")));
         let proxy = gateway(io, &format!(r#"
             [site."a.example"]
-            respond = "200 in"
+            to = "{}"
             api_keys = {{ file = "api-keys", forward = "X-User" }}
+            jwt = {{ secret = "a secret of exactly 32 bytes ...", optional = true }}
+            request_headers = {{ X-Name = "{{jwt.sub}}", X-Kept = "{{method}}" }}
             forward_auth = {{ url = "{}", {PATIENT} }}
-        "#, authorizer.url()));
-        let fields = format!("{HOST}X-Api-Key: blitz_test_key_of_billing\r\nX-User: root\r\nx_user: root\r\nConnection: X-User\r\n");
+        "#, upstream.url(), authorizer.url()));
+        let fields = format!("{HOST}X-Api-Key: blitz_test_key_of_billing\r\nX-Name: root\r\nX_Name: root\r\nX-Kept: 1\r\nX-User: root\r\nx_user: root\r\nConnection: X-User\r\n");
         assert_eq!(ask(&mut proxy.client(), "GET /", &fields).status, 200);
         let asked = authorizer.head();
         assert_eq!((all(&asked, "x-user"), all(&asked, "x_user")), (vec!["billing"], vec![]));
+        assert_eq!((all(&asked, "x-name"), all(&asked, "x_name")), (vec![], vec![]));
+        assert_eq!(all(&asked, "x-kept"), vec!["1"]);
     }
 
     fn a_remembered_decision_is_about_the_host_that_a_proxy_tells(io) {
