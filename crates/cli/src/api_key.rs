@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &ApiKeyArguments) -> ExitCode {
     // With a character that no name has, in place of one that divides lines.
     let name = arguments.name.replace([':', '#', ' ', '\n', '\r'], "?");
     let line = line(&name, arguments.expires.as_deref(), &key);
-    let made = api_keys(line.as_bytes()).and_then(not_expired);
+    let made = api_keys(line.as_bytes()).and_then(|keys| not_expired(&keys));
     if let Err((problem, remedy)) = made {
         let problem = problem.replace("line 1", "this key");
         eprintln!("blitz: {problem}\n  {remedy}");
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &ApiKeyArguments) -> ExitCode {
 }
 
 /// A key that would be refused from the start is a slip, most often of the year.
-fn not_expired(keys: Vec<ApiKey>) -> Result<(), (String, String)> {
+fn not_expired(keys: &[ApiKey]) -> Result<(), (String, String)> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default().as_secs();
     let has_expired = |key: &ApiKey| key.expires.is_some_and(|expires| expires <= now);

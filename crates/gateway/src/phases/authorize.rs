@@ -59,7 +59,7 @@ impl<E> Authorizer for CoreAuthorizer<'_, E> {
         let timeout = settings.timeout;
         let call = Call {
             balancer: Rc::clone(balancer),
-            head: self.question(question, authority)?,
+            head: self.question(&question, authority)?,
             timeout,
             sends_via: self.gateway.options.via,
             attempt: RefCell::default(),
@@ -92,7 +92,7 @@ impl<E> CoreAuthorizer<'_, E> {
     /// The head of the request to the authorizer.
     fn question(
         &self,
-        question: AuthorizerQuestion<'_>,
+        question: &AuthorizerQuestion<'_>,
         authority: &str,
     ) -> Result<RequestHead, Rejection> {
         let settings = question.settings;
