@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use blitz_http::files::File;
 use blitz_http::{BodyLength, Chunk, Fields, PooledFuture, SendBody, SendError, yield_now};
@@ -54,18 +55,26 @@ impl ContentSender {
         poll_fn(|cx| self.body.poll_room(cx))
     }
 
-    /// Sends bytes of a file without reading them, as [`SendBody::file`] does. Returns their number; 0 if they must be
+    /// Sends bytes of a file without reading them, as [`SendBody::poll_file`] does. Ready with their number; 0 if they must be
     /// read, also because they are to be compressed.
     ///
     /// # Errors
     /// The client is gone.
-    pub async fn file(&mut self, file: &File, offset: u64, len: u64) -> Result<u64, SendError> {
+    pub fn poll_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        offset: u64,
+        len: u64,
+    ) -> Poll<Result<u64, SendError>> {
         if self.encoder.is_some() {
-            return Ok(0);
+            return Poll::Ready(Ok(0));
         }
-        let sent = self.body.file(file, offset, len).await?;
-        self.note(sent);
-        Ok(sent)
+        let sent = self.body.poll_file(cx, file, offset, len);
+        if let Poll::Ready(Ok(sent)) = sent {
+            self.note(sent);
+        }
+        sent
     }
 
     /// Sends a piece after which another one may be long in coming: the client can read all of it now.

@@ -5,12 +5,14 @@ mod cache;
 mod content;
 mod listing;
 mod lookup;
+mod open_files;
 mod request;
 mod send;
 mod share;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use blitz_http::files::{Share, SymbolicLinks};
@@ -19,7 +21,7 @@ use crate::compress::Compression;
 use crate::files::{FilePath, PathError};
 use cache::FileCache;
 use listing::Listings;
-use send::Permits;
+use open_files::OpenFiles;
 use share::FolderShare;
 
 pub use request::{FileAnswer, FileContent, FileLookup, FileRequest, FileStep};
@@ -31,7 +33,7 @@ const FILE_METHODS: &str = "GET, HEAD, OPTIONS";
 #[derive(Default)]
 pub struct CoreFiles {
     cache: RefCell<FileCache>,
-    permits: Permits,
+    open_files: Rc<OpenFiles>,
     listings: Listings,
 }
 

@@ -88,7 +88,7 @@ pub(crate) fn settle() {
 }
 
 /// Content whose every part differs.
-fn content(length: usize) -> Vec<u8> {
+pub(crate) fn content(length: usize) -> Vec<u8> {
     let mut next = numbers(7);
     (0..length).map(|_| next(256) as u8).collect()
 }

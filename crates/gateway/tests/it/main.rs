@@ -86,6 +86,7 @@ mod site_limits;
 mod site_rules;
 mod sites;
 mod smuggling;
+mod stalled_downloads;
 mod streaming;
 mod timeouts;
 #[path = "../../../http/tests/it/tls_support.rs"]

@@ -82,18 +82,23 @@ impl SendBody {
     }
 
     /// Sends bytes of a file without reading them, where the connection and the file can do that: at most `len`, at an
-    /// offset, as many as the peer takes. Returns their number. If that is 0 the next bytes must be read, and be sent
-    /// with [`data`](SendBody::data); `len` must not be 0.
+    /// offset, as many as the peer takes. Ready with their number. If that is 0 the next bytes must be read, and be sent
+    /// with [`data`](SendBody::data); `len` must not be 0. While it is pending, nothing else is to be sent.
     ///
     /// # Errors
     /// [`SendError::Closed`] when the peer is gone.
-    pub async fn file(&mut self, file: &File, offset: u64, len: u64) -> Result<u64, SendError> {
+    pub fn poll_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        offset: u64,
+        len: u64,
+    ) -> Poll<Result<u64, SendError>> {
         let Sink::Open(ExchangeHandle { connection, id }) = &self.sink else {
-            return Ok(0);
+            return Poll::Ready(Ok(0));
         };
-        let part = (file, offset, len);
-        let sent = poll_fn(|cx| connection.poll_send_file(*id, cx, part)).await?;
-        Ok(sent.unwrap_or(0) as u64)
+        let sent = connection.poll_send_file(*id, cx, (file, offset, len));
+        sent.map_ok(|sent| sent.unwrap_or(0) as u64)
     }
 
     /// Queues `chunk` without waiting for room: for callers that asked

@@ -1,8 +1,9 @@
-//! Small files that a core remembers, so that most requests need no other thread.
+//! Files that a core remembers, so that most requests need no other thread: small ones, and large ones while they are
+//! being sent.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -39,10 +40,17 @@ struct Entry {
     files: Arc<Folder>,
     path: Box<str>,
     codings: AcceptedCodings,
-    content: Rc<Content>,
+    kept: Kept,
     checked: Instant,
     is_used: bool,
     bytes: usize,
+}
+
+/// A file of the cache.
+enum Kept {
+    Small(Rc<Content>),
+    /// Its responses keep it open.
+    Large(Weak<Content>),
 }
 
 /// A file that is remembered.
@@ -79,7 +87,7 @@ impl FileCache {
             return None;
         }
         entry.is_used = true;
-        let content = Rc::clone(&entry.content);
+        let content = entry.kept.content()?;
         Some(
             match now.saturating_duration_since(entry.checked) < FRESH_TIME {
                 true => Remembered::Fresh(content),
@@ -99,7 +107,10 @@ impl FileCache {
     ) {
         let key = self.key(files, path, codings);
         let entry = self.entries.get_mut(&key);
-        let same = entry.filter(|entry| Rc::ptr_eq(&entry.content, content));
+        let same = entry.filter(|entry| {
+            let kept = entry.kept.content();
+            kept.is_some_and(|kept| Rc::ptr_eq(&kept, content))
+        });
         if let Some(entry) = same {
             entry.checked = entry.checked.max(checked);
         }
@@ -116,10 +127,11 @@ impl FileCache {
     ) {
         let key = self.key(files, path, codings);
         self.remove(key);
-        let Source::Memory(bytes) = &content.source else {
-            return;
+        let (kept, bytes) = match &content.source {
+            Source::Memory(bytes) => (Kept::Small(Rc::clone(content)), bytes.len()),
+            Source::File(_) => (Kept::Large(Rc::downgrade(content)), 0),
         };
-        let bytes = bytes.len() + path.len() + OVERHEAD;
+        let bytes = bytes + path.len() + OVERHEAD;
         if !has_settled(content, wall) || bytes > BYTES_MAX {
             return;
         }
@@ -132,7 +144,7 @@ impl FileCache {
             files: Arc::clone(files),
             path: path.into(),
             codings,
-            content: Rc::clone(content),
+            kept,
             checked,
             is_used: false,
             bytes,
@@ -176,6 +188,16 @@ impl FileCache {
             let entry = self.entries.remove(&key);
             self.bytes -= entry.map_or(0, |entry| entry.bytes);
             return;
+        }
+    }
+}
+
+impl Kept {
+    /// `None` for a large file that is not being sent any more.
+    fn content(&self) -> Option<Rc<Content>> {
+        match self {
+            Kept::Small(content) => Some(Rc::clone(content)),
+            Kept::Large(content) => content.upgrade(),
         }
     }
 }

@@ -1,10 +1,13 @@
 //! A file that was found: its bytes or the open file, and what responses say of it.
 
 use std::io;
+use std::sync::Arc;
 
 use blitz_http::files::{File, FileFacts};
 use bytes::Bytes;
 
+use super::Folder;
+use super::open_files::{LargeFile, Permit};
 use crate::compress::compress_file;
 use crate::files::{ContentCoding, Representation, media_type};
 
@@ -13,6 +16,16 @@ pub(super) const SMALL_MAX: u64 = 64 * 1024;
 
 /// See [`Content::identity`].
 pub(super) type Identity = (FileFacts, Option<ContentCoding>, bool);
+
+/// Where a file was found.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) files: &'a Arc<Folder>,
+    /// Beneath the folder.
+    pub(super) path: &'a [u8],
+    /// The path without the ending of a coding.
+    pub(super) name: &'a [u8],
+}
 
 /// A file that was found.
 #[derive(Debug)]
@@ -32,7 +45,7 @@ pub(super) struct Content {
 #[derive(Debug)]
 pub(super) enum Source {
     Memory(Bytes),
-    File(File),
+    File(LargeFile),
 }
 
 impl Content {
@@ -41,15 +54,23 @@ impl Content {
         (self.facts, self.coding, self.varies)
     }
 
-    /// That of a file. `name` is that of the file without its coding.
+    /// The file that is read while it is sent.
+    pub(super) fn large(&self) -> Option<&LargeFile> {
+        match &self.source {
+            Source::File(large) => Some(large),
+            Source::Memory(_) => None,
+        }
+    }
+
+    /// That of a file. A large one keeps the permit.
     ///
     /// # Errors
     /// A small file cannot be read.
     pub(super) fn new(
         file: File,
-        name: &[u8],
-        coding: Option<ContentCoding>,
-        varies: bool,
+        place: Place<'_>,
+        (coding, varies): (Option<ContentCoding>, bool),
+        permit: Permit,
     ) -> io::Result<Content> {
         let mut facts = *file.facts();
         let source = match usize::try_from(facts.size) {
@@ -59,14 +80,14 @@ impl Content {
                 facts.size = bytes.len() as u64;
                 Source::Memory(bytes.into())
             }
-            _ => Source::File(file),
+            _ => Source::File(LargeFile::new(file, place.files, place.path, permit)),
         };
         Ok(Content {
             compressed_from: None,
             representation: Representation::new(&facts, coding),
             source,
             facts,
-            media_type: media_type(name),
+            media_type: media_type(place.name),
             coding,
             varies,
         })
@@ -78,10 +99,11 @@ impl Content {
     /// The file cannot be read.
     pub(super) fn compressed(
         file: File,
-        name: &[u8],
+        place: Place<'_>,
         coding: ContentCoding,
+        permit: Permit,
     ) -> io::Result<Content> {
-        let mut content = Content::new(file, name, None, true)?;
+        let mut content = Content::new(file, place, (None, true), permit)?;
         let Source::Memory(bytes) = &content.source else {
             return Ok(content);
         };

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use blitz_http::files::{File, Folder as OpenFolder};
 
 use super::Folder;
-use super::content::{Content, Identity, SMALL_MAX};
+use super::content::{Content, Identity, Place, SMALL_MAX};
+use super::open_files::Permit;
 use crate::files::{AcceptedCodings, ContentCoding, FilePath, media_type};
 
 /// A file to look for.
@@ -18,6 +19,8 @@ pub(super) struct Lookup {
     pub(super) takes_page: bool,
     /// The file that is remembered, and its coding: it need not be read again.
     pub(super) known: Option<Identity>,
+    /// The right to open files, which the content of a large file takes.
+    pub(super) permit: Option<Permit>,
 }
 
 /// The outcome of a lookup.
@@ -46,7 +49,7 @@ enum Entry {
 
 impl Lookup {
     /// Looks for the file: the path itself, with endings, as a folder with an index, and the fallback.
-    pub(super) fn run(&self) -> Found {
+    pub(super) fn run(&mut self) -> Found {
         self.find().unwrap_or_else(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => Found::Forbidden,
             _ if OpenFolder::may_retry(&error) => Found::Unavailable,
@@ -54,8 +57,8 @@ impl Lookup {
         })
     }
 
-    fn find(&self) -> io::Result<Found> {
-        let files = &*self.files;
+    fn find(&mut self) -> io::Result<Found> {
+        let files = Arc::clone(&self.files);
         let Some(root) = OpenFolder::open(files.root(), files.share())? else {
             return Ok(Found::Missing);
         };
@@ -81,8 +84,9 @@ impl Lookup {
         }
     }
 
-    fn index(&self, root: &OpenFolder) -> io::Result<Found> {
-        for name in &self.files.settings.index {
+    fn index(&mut self, root: &OpenFolder) -> io::Result<Found> {
+        let files = Arc::clone(&self.files);
+        for name in &files.settings.index {
             let path = self.path.with("/", name);
             if let Some(Entry::File(file)) = self.open(root, &path)? {
                 return self.content(root, file, &path, true);
@@ -91,13 +95,15 @@ impl Lookup {
         Ok(Found::Missing)
     }
 
-    fn file(&self, root: &OpenFolder) -> io::Result<Found> {
+    fn file(&mut self, root: &OpenFolder) -> io::Result<Found> {
         let entry = self.open(root, &self.path.path)?;
         if let Some(Entry::File(file)) = entry {
-            return self.content(root, file, &self.path.path, true);
+            let path = self.path.path.clone();
+            return self.content(root, file, &path, true);
         }
         if !self.path.path.is_empty() {
-            for ending in &self.files.settings.extensions {
+            let files = Arc::clone(&self.files);
+            for ending in &files.settings.extensions {
                 let path = self.path.with("", ending);
                 if let Some(Entry::File(file)) = self.open(root, &path)? {
                     return self.content(root, file, &path, true);
@@ -136,7 +142,7 @@ impl Lookup {
 
     /// The file, or its compressed sibling that the client prefers.
     fn content(
-        &self,
+        &mut self,
         root: &OpenFolder,
         file: File,
         path: &[u8],
@@ -160,16 +166,27 @@ impl Lookup {
         let sibling = coding.and_then(|coding| siblings[coding as usize].take());
         let made = compression.filter(|_| sibling.is_none() && file.facts().size <= SMALL_MAX);
         let made = made.and_then(|compression| compression.choose(self.codings));
-        if let Some(made) = made {
-            if may_be_known && self.known == Some((*file.facts(), Some(made), varies)) {
-                return Ok(Found::Unchanged);
-            }
-            return Content::compressed(file, path, made).map(Found::Content);
-        }
-        let file = sibling.unwrap_or(file);
+        let coding = made.or(coding);
+        let (file, ending) = match sibling {
+            Some(sibling) => (sibling, coding.map_or("", ContentCoding::ending)),
+            None => (file, ""),
+        };
         if may_be_known && self.known == Some((*file.facts(), coding, varies)) {
             return Ok(Found::Unchanged);
         }
-        Content::new(file, path, coding, varies).map(Found::Content)
+        let Some(permit) = self.permit.take() else {
+            return Ok(Found::Unavailable);
+        };
+        let sent = [path, ending.as_bytes()].concat();
+        let place = Place {
+            files: &self.files,
+            path: &sent,
+            name: path,
+        };
+        let content = match made {
+            Some(made) => Content::compressed(file, place, made, permit),
+            None => Content::new(file, place, (coding, varies), permit),
+        };
+        content.map(Found::Content)
     }
 }

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use blitz_http::files::blocking_in;
-use blitz_http::reactor::sockets_limit;
 use blitz_http::{
     Chunk, Method, Name, Pooled, PooledFuture, RequestHead, ResponseHead, Status, prefers_html,
 };
@@ -14,7 +13,8 @@ use blitz_http::{
 use super::cache::Remembered;
 use super::content::{Content, Source};
 use super::lookup::{Found, Lookup};
-use super::send::{Permit, respond};
+use super::open_files::{OpenFiles, Permit};
+use super::send::respond;
 use super::{CoreFiles, FILE_METHODS, Folder};
 use crate::compress::{Compressing, note_compressed};
 use crate::counters::count;
@@ -69,8 +69,7 @@ enum Inner {
     File {
         content: Rc<Content>,
         selection: Selection,
-        /// That of a look-up.
-        permit: Option<Permit>,
+        open_files: Rc<OpenFiles>,
     },
     Listing(ListedContent),
 }
@@ -97,7 +96,7 @@ impl FileRequest<'_> {
         let now = blitz_http::now();
         let known = match cache.get(self.folder, self.head.path(), codings, now) {
             Some(Remembered::Fresh(content)) => {
-                return FileStep::Answer(self.content(content, false, None));
+                return FileStep::Answer(self.content(core, content, false));
             }
             Some(Remembered::Stale(content)) => Some(content),
             None => None,
@@ -105,7 +104,7 @@ impl FileRequest<'_> {
         let Ok(path) = self.folder.path(self.head.path(), self.start) else {
             return FileStep::Answer(missing());
         };
-        let Some(permit) = core.permits.take(sockets_limit().1) else {
+        let Some(permit) = core.open_files.permit() else {
             count(|counters| counters.files_refused_open += 1);
             return FileStep::Answer(unavailable("too many files are open"));
         };
@@ -130,19 +129,20 @@ impl FileRequest<'_> {
         // A folder is listed in place of the fallback.
         let prefers_html = prefers_html(&self.head.fields);
         let takes_page = listed.is_none() && self.folder.takes_fallback(&path, prefers_html);
-        let lookup = Lookup {
+        let mut lookup = Lookup {
             files: Arc::clone(self.folder),
             path,
             codings,
             takes_page,
             known: known.as_ref().map(|content| content.identity()),
+            permit: Some(permit),
         };
         let times = (blitz_http::now(), blitz_http::wall_clock());
-        let found = blocking_in(self.folder.share(), move || (lookup.run(), permit)).await;
+        let found = blocking_in(self.folder.share(), move || (lookup.run(), lookup.permit)).await;
         let Ok((found, permit)) = found else {
             return too_many_wait();
         };
-        if let (Found::Missing, Some(path)) = (&found, listed) {
+        if let (Found::Missing, Some(path), Some(permit)) = (&found, listed, permit) {
             core.cache
                 .borrow_mut()
                 .forget(self.folder, self.head.path(), codings);
@@ -153,25 +153,30 @@ impl FileRequest<'_> {
         match (found, known) {
             (Found::Unchanged, Some(content)) => {
                 cache.confirm(folder, url, codings, &content, times.0);
-                self.content(content, false, Some(permit))
+                self.content(core, content, false)
             }
             (Found::Content(content), _) => {
                 let content = Rc::new(content);
                 cache.insert(folder, url, codings, &content, times);
-                self.content(content, false, Some(permit))
+                core.open_files.note(&content);
+                self.content(core, content, false)
             }
             (other, known) => {
                 if known.is_some() {
                     cache.forget(folder, url, codings);
                 }
-                self.other(other, depends_on_accept, Some(permit))
+                self.other(core, other, depends_on_accept)
             }
         }
     }
 
-    fn other(self, found: Found, depends_on_accept: bool, permit: Option<Permit>) -> FileAnswer {
+    fn other(self, core: &CoreFiles, found: Found, depends_on_accept: bool) -> FileAnswer {
         match found {
-            Found::Fallback(content) => self.content(Rc::new(content), depends_on_accept, permit),
+            Found::Fallback(content) => {
+                let content = Rc::new(content);
+                core.open_files.note(&content);
+                self.content(core, content, depends_on_accept)
+            }
             Found::Folder => self.redirect(),
             Found::Forbidden => {
                 let head = Pooled::response(Status::FORBIDDEN);
@@ -191,9 +196,9 @@ impl FileRequest<'_> {
     /// A file, or the part that the request wants of it.
     fn content(
         self,
+        core: &CoreFiles,
         content: Rc<Content>,
         depends_on_accept: bool,
-        permit: Option<Permit>,
     ) -> FileAnswer {
         let mut head = Pooled::response(Status::OK);
         head.fields.append(Name::ContentType, content.media_type);
@@ -224,7 +229,7 @@ impl FileRequest<'_> {
                 let content = Inner::File {
                     content,
                     selection,
-                    permit,
+                    open_files: Rc::clone(&core.open_files),
                 };
                 return FileAnswer::Response(head, FileContent(content));
             }
@@ -280,10 +285,10 @@ impl FileContent {
             Inner::File {
                 content,
                 selection,
-                permit,
+                open_files,
             } => {
                 let responder = responder.compressing(compressing);
-                respond(responder, head, &content, selection, permit)
+                respond(responder, head, content, selection, open_files)
             }
             Inner::Listing(listing) => listing.send(responder, head),
         }

@@ -1,14 +1,15 @@
 //! Sending a file: at once if it is in memory, else in pieces, each only when the client has taken those before.
 
+use std::future::poll_fn;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::rc::Rc;
+use std::task::Poll;
 
-use blitz_http::files::File;
 use blitz_http::{BodyLength, Chunk, PooledFuture, ResponseHead, SendError};
 use bytes::Bytes;
 
 use super::content::{Content, Source};
+use super::open_files::{LargeFile, OpenFiles};
 use crate::content_sender::ContentSender;
 use crate::files::{Piece, Selection};
 use crate::record::Ended;
@@ -17,45 +18,15 @@ use crate::responder::Responder;
 /// Bytes that are read at a time.
 const PIECE_BYTES: u64 = 64 * 1024;
 
-/// The most lookups and open files of a core: each has a descriptor, and clients may read slowly.
-const OPEN_MAX: usize = 1024;
-
-/// At a low limit of descriptors they are at most this part of the core's sockets, but [`OPEN_MIN`].
-const OPEN_PART: usize = 10;
-const OPEN_MIN: usize = 4;
-
-/// Counts the lookups and open files of a core. A lookup goes on when its request has ended.
-#[derive(Debug, Default)]
-pub(super) struct Permits(Arc<AtomicUsize>);
-
-/// The right to one more; it is given back when this is dropped.
-pub(super) struct Permit(Arc<AtomicUsize>);
-
-impl Permits {
-    /// `None` if a core that may have so many sockets has as many files open as it may.
-    pub(super) fn take(&self, sockets_max: usize) -> Option<Permit> {
-        let max = (sockets_max / OPEN_PART).clamp(OPEN_MIN, OPEN_MAX);
-        let before = self.0.fetch_add(1, Ordering::Relaxed);
-        let permit = Permit(Arc::clone(&self.0));
-        (before < max).then_some(permit)
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Sends what was selected of the content. Returns the rest of the work, which has the permit.
+/// Sends what was selected of the content. Returns the rest of the work.
 pub(super) fn respond<'a>(
     responder: Responder<'a>,
     head: &mut ResponseHead,
-    content: &Content,
+    content: Rc<Content>,
     selection: Selection,
-    permit: Option<Permit>,
+    open_files: Rc<OpenFiles>,
 ) -> Option<PooledFuture<'a, ()>> {
-    let file = match &content.source {
+    match &content.source {
         Source::Memory(bytes) => {
             responder.send(head, in_memory(bytes, &selection));
             return None;
@@ -64,8 +35,8 @@ pub(super) fn respond<'a>(
             responder.send(head, Chunk::from(""));
             return None;
         }
-        Source::File(file) => file.clone(),
-    };
+        Source::File(_) => {}
+    }
     let length = BodyLength::Known(selection.length);
     let (body, sent) = responder.start_content(head, length)?;
     if body.is_discarding() {
@@ -73,9 +44,7 @@ pub(super) fn respond<'a>(
         return None;
     }
     Some(PooledFuture::new(async move {
-        // A file that is being sent is still open.
-        let _permit = permit;
-        let ended = stream(body, &file, selection.pieces).await;
+        let ended = stream(body, &content, &open_files, selection.pieces).await;
         sent.end(ended);
     }))
 }
@@ -105,74 +74,97 @@ fn slice(bytes: &Bytes, part: &Range<u64>) -> Bytes {
 }
 
 /// Sends the pieces. If the file ends early or cannot be read, the response is cut off.
-async fn stream(mut body: ContentSender, file: &File, pieces: Vec<Piece>) -> Ended {
+async fn stream(
+    mut body: ContentSender,
+    content: &Rc<Content>,
+    open_files: &OpenFiles,
+    pieces: Vec<Piece>,
+) -> Ended {
+    let Source::File(large) = &content.source else {
+        return Ended::Aborted;
+    };
     for piece in pieces {
-        let part = match piece {
-            Piece::Text(text) => match body.send_part(text.into()).await {
-                Ok(()) => continue,
-                Err(error) => return ended_by(error),
+        let sent = match piece {
+            Piece::Text(text) => body.send_part(text.into()).await.map_err(ended_by),
+            Piece::File(mut part) => loop {
+                match send_next(&mut body, large, open_files, &mut part).await {
+                    Ok(Next::Sent) if part.is_empty() => break Ok(()),
+                    Ok(Next::Sent) => {}
+                    Ok(Next::Closed) if open_files.reopen(content, large).await => {}
+                    Ok(Next::Closed) => break Err(Ended::Aborted),
+                    Err(ended) => break Err(ended),
+                }
             },
-            Piece::File(part) => part,
         };
-        let mut at = part.start;
-        while at < part.end {
-            match body.file(file, at, part.end - at).await {
-                Ok(0) => {}
-                Ok(bytes) => {
-                    at += bytes;
-                    continue;
-                }
-                Err(error) => return ended_by(error),
-            }
-            // Nothing is read before there is room, so a slow reader holds no further piece.
-            if body.room().await.is_err() {
-                return Ended::ClientGone;
-            }
-            let wanted = PIECE_BYTES.min(part.end - at) as usize;
-            let bytes = match file.read(at, wanted).await {
-                Ok(bytes) if !bytes.is_empty() => bytes,
-                Ok(_) => {
-                    tracing::warn!(
-                        "a file became shorter while it was sent: the response is cut off"
-                    );
-                    return Ended::Aborted;
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a file cannot be read any further: the response is cut off");
-                    return Ended::Aborted;
-                }
-            };
-            at += bytes.len() as u64;
-            // Frames share them, whereas parts of a vector are copied.
-            if let Err(error) = body.send_part(Bytes::from(bytes).into()).await {
-                return ended_by(error);
-            }
+        if let Err(ended) = sent {
+            return ended;
         }
     }
     body.finish(None)
         .map_or_else(ended_by, |()| Ended::Complete)
 }
 
+/// The outcome of an attempt to send the next bytes of a file.
+enum Next {
+    Sent,
+    /// The file was closed while the client took nothing.
+    Closed,
+}
+
+/// Sends some bytes of the part, and removes them from it. Nobody holds the file while the client takes nothing.
+async fn send_next(
+    body: &mut ContentSender,
+    large: &LargeFile,
+    open_files: &OpenFiles,
+    part: &mut Range<u64>,
+) -> Result<Next, Ended> {
+    let length = part.end - part.start;
+    let sent = poll_fn(|cx| match open_files.get(large) {
+        Some(opened) => {
+            let sent = body.poll_file(cx, &opened.file, part.start, length);
+            sent.map(Some)
+        }
+        None => Poll::Ready(None),
+    });
+    let sent = match sent.await {
+        Some(sent) => sent.map_err(ended_by)?,
+        None => return Ok(Next::Closed),
+    };
+    if sent > 0 {
+        part.start += sent;
+        return Ok(Next::Sent);
+    }
+    // Nothing is read before there is room, so a slow reader holds no further piece.
+    body.room().await.map_err(|_| Ended::ClientGone)?;
+    let Some(opened) = open_files.get(large) else {
+        return Ok(Next::Closed);
+    };
+    let read = opened
+        .file
+        .read(part.start, PIECE_BYTES.min(length) as usize)
+        .await;
+    drop(opened);
+    let bytes = match read {
+        Ok(bytes) if !bytes.is_empty() => bytes,
+        Ok(_) => {
+            tracing::warn!("a file became shorter while it was sent: the response is cut off");
+            return Err(Ended::Aborted);
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a file cannot be read any further: the response is cut off");
+            return Err(Ended::Aborted);
+        }
+    };
+    part.start += bytes.len() as u64;
+    // Frames share them, whereas parts of a vector are copied.
+    let sent = body.send_part(Bytes::from(bytes).into()).await;
+    sent.map_err(ended_by)?;
+    Ok(Next::Sent)
+}
+
 fn ended_by(error: SendError) -> Ended {
     match error {
         SendError::Closed => Ended::ClientGone,
         SendError::Length => Ended::Aborted,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn permits_are_bounded_and_given_back() {
-        let permits = Permits::default();
-        for (sockets_max, expected) in [(0, OPEN_MIN), (450, 45), (1 << 20, OPEN_MAX)] {
-            let taken = (0..2 * OPEN_MAX).map_while(|_| permits.take(sockets_max));
-            let all: Vec<_> = taken.collect();
-            assert_eq!(all.len(), expected);
-            assert!(permits.take(sockets_max).is_none());
-        }
-        assert_eq!(permits.0.load(Ordering::Relaxed), 0);
     }
 }

@@ -11,7 +11,7 @@ use crate::files::{FilePath, ListingOrder};
 use crate::folder::CoreFiles;
 use crate::folder::listing::{ListingPermit, ListingRequest};
 use crate::folder::lookup::Found;
-use crate::folder::send::Permit;
+use crate::folder::open_files::Permit;
 use crate::record::Ended;
 use crate::responder::Responder;
 
@@ -22,15 +22,14 @@ const PIECE_BYTES: usize = 64 * 1024;
 const CONTENT_SECURITY_POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// The listing of a folder, with its permits.
+/// The listing of a folder, with its permit.
 pub(super) struct ListedContent {
     content: Bytes,
     listing_permit: ListingPermit,
-    permit: Permit,
 }
 
 impl FileRequest<'_> {
-    /// Lists the folder, on another thread. The listing holds the permit of the look-up.
+    /// Lists the folder, on another thread, with the permit of the look-up.
     pub(super) async fn list(self, core: &CoreFiles, path: FilePath, permit: Permit) -> FileAnswer {
         let Some(listing_permit) = core.listings.take() else {
             return unavailable("too many folders are being listed");
@@ -44,8 +43,12 @@ impl FileRequest<'_> {
             order: ListingOrder::of_query(self.head.query().unwrap_or_default()),
             is_json,
         };
-        let job = move || (request.run(), permit);
-        let Ok((listed, permit)) = blocking_in(self.folder.share(), job).await else {
+        let job = move || {
+            let listed = request.run();
+            drop(permit);
+            listed
+        };
+        let Ok(listed) = blocking_in(self.folder.share(), job).await else {
             return too_many_wait();
         };
         match listed {
@@ -53,12 +56,11 @@ impl FileRequest<'_> {
                 let content = Inner::Listing(ListedContent {
                     content: content.into(),
                     listing_permit,
-                    permit,
                 });
                 FileAnswer::Response(head_of_listing(is_json), FileContent(content))
             }
             Ok(None) => missing(),
-            Err(error) => self.other(failure(error), false, None),
+            Err(error) => self.other(core, failure(error), false),
         }
     }
 }
@@ -98,7 +100,6 @@ impl ListedContent {
             let ListedContent {
                 content: mut rest,
                 listing_permit: _listing_permit,
-                permit: _permit,
             } = self;
             while !rest.is_empty() {
                 let piece = rest.split_to(PIECE_BYTES.min(rest.len()));
