@@ -192,4 +192,5 @@ def main():
                 print(f"| {name} | {server} | {median:.1f} | {ratio:.2f} | {spread} |", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
