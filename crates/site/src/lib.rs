@@ -6,6 +6,7 @@
 
 pub mod access_log;
 mod client;
+mod client_shares;
 mod coding;
 pub mod compress;
 mod content_sender;

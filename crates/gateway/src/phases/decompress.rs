@@ -6,12 +6,13 @@ use blitz_site::{Ended, Rejection};
 
 use crate::request::Request;
 use crate::request_kind::RequestKind;
+use crate::rules::client_of;
 use crate::service::GatewayService;
 
 /// Has the content decoded, if the route demands that. Calls of gRPC have codings of their own for each message.
 ///
 /// # Errors
-/// The coding is not known, or the core has no memory for a decoder.
+/// The coding is not known, or the core has no memory for a decoder of this client.
 #[inline(always)]
 pub(super) fn decompress<E>(
     gateway: &GatewayService<E>,
@@ -19,15 +20,16 @@ pub(super) fn decompress<E>(
 ) -> Result<(), Ended> {
     match request.rules.and_then(|rules| rules.decompress_max) {
         None => Ok(()),
-        Some(max) => {
-            let body_max = gateway.options.body_bytes_max;
-            decode(request, body_max, max).map_err(Ended::Rejected)
-        }
+        Some(max) => decode(gateway, request, max).map_err(Ended::Rejected),
     }
 }
 
 #[inline(never)]
-fn decode(request: &mut Request<'_>, body_max: Option<u64>, max: u64) -> Result<(), Rejection> {
+fn decode<E>(
+    gateway: &GatewayService<E>,
+    request: &mut Request<'_>,
+    max: u64,
+) -> Result<(), Rejection> {
     let fields = &mut request.head.fields;
     let is_plain = matches!(request.kind, RequestKind::Plain);
     let has_content = !matches!(
@@ -43,8 +45,14 @@ fn decode(request: &mut Request<'_>, body_max: Option<u64>, max: u64) -> Result<
     };
     RequestCoding::remove_from(fields);
     let own = request.rules.and_then(|rules| rules.body_bytes_max);
-    let max = own.or(body_max).map_or(max, |body_max| max.min(body_max));
-    let decoder = Decoder::new(coding, max).ok_or(Rejection::DecodersFull)?;
+    let body_max = own.or(gateway.options.body_bytes_max);
+    let max = body_max.map_or(max, |body_max| max.min(body_max));
+    let client = client_of(
+        fields,
+        &request.record.client,
+        &gateway.options.trusted_proxies,
+    );
+    let decoder = Decoder::new(coding, max, client).ok_or(Rejection::DecodersFull)?;
     request.upload.transform(Box::new(decoder));
     Ok(())
 }

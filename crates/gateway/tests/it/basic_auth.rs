@@ -6,13 +6,13 @@ use std::thread;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use blitz_gateway::{Gateway, Rejection};
+use blitz_gateway::{Gateway, Options, Rejection};
 use blitz_http::{BodyLength, Method, Name, RequestHead, Status};
 use blitz_testing::h3::headers;
 
 use crate::h2::h2;
 use crate::h3_support::{QuicServer, block_on};
-use crate::site_rules::{HOST, ask, gateway, sites_of};
+use crate::site_rules::{HOST, ask, gateway, gateway_with, sites_of};
 use crate::support::{Proxy, Upstream, eventually};
 
 const CHALLENGE: &str = "Basic realm=\"staff only\", charset=\"UTF-8\"";
@@ -237,6 +237,33 @@ scenarios! {
         assert!(counters.rejected(Rejection::AuthenticationBusy) >= 1);
         // Clients that have left make room.
         assert_eq!(ask_for("bert:ünd:er").status, 200);
+    }
+
+    fn a_client_has_a_share_of_the_passwords_that_wait(io) {
+        let options = Options {
+            trusted_proxies: ["127.0.0.1".parse().unwrap()].into_iter().collect(),
+            ..Options::default()
+        };
+        let site = "[site.\"a.example\"]\nrespond = \"200 in\"\nbasic_auth = \"users.htpasswd\"\n";
+        let proxy = gateway_with(io, options, site);
+        let mut client = h2(&proxy);
+        let mut ask_from = |address: &str, credentials: &str| {
+            let mut head = RequestHead::new(Method::Get, "/");
+            head.set_authority("a.example");
+            head.fields.append("x-forwarded-for", address);
+            head.fields.append("authorization", format!("Basic {}", STANDARD.encode(credentials)));
+            client.send_head(&head, BodyLength::Empty)
+        };
+        // Less than may wait, from addresses of one network.
+        let flood: Vec<_> = (0..24)
+            .map(|number| ask_from(&format!("2001:db8::{number}"), &format!("slow:{number}")))
+            .collect();
+        let other = ask_from("2001:db8:0:1::1", "bert:ünd:er");
+        let last = client.until(flood[23], |answer| answer.is_complete);
+        assert_eq!(last.status, Some(Status::SERVICE_UNAVAILABLE));
+        assert_eq!(client.answer(other).status, Some(Status::OK));
+        let busy = proxy.counters().rejected(Rejection::AuthenticationBusy);
+        assert!((1..=16).contains(&busy), "{busy}");
     }
 
     fn requests_with_the_same_password_share_a_check(io) {

@@ -293,6 +293,34 @@ scenarios! {
         }
     }
 
+    fn a_client_has_a_share_of_the_memory(io) {
+        let upstream = measuring();
+        let site = format!("[site.\"a.example\"]\nto = \"{}\"\ndecompress = true\n", upstream.url());
+        let options = Options {
+            trusted_proxies: ["127.0.0.1".parse().unwrap()].into_iter().collect(),
+            ..Options::default()
+        };
+        let proxy = gateway_with(io, options, &site);
+        // A frame with a window of 8 MiB, and one with its end.
+        let begun = b"\x28\xb5\x2f\xfd\0\x68\x08\0\0x";
+        let whole = [&begun[..], b"\x09\0\0y"].concat();
+        let fields = field("zstd");
+        let held: Vec<_> = (0..4)
+            .map(|number| {
+                let mut client = proxy.client();
+                client.send(format!(
+                    "POST / HTTP/1.1\r\n{HOST}{fields}X-Forwarded-For: 2001:db8::{number}\r\nContent-Length: 14\r\n\r\n"
+                ));
+                client.send(begun);
+                client
+            })
+            .collect();
+        eventually("one of four is refused", || proxy.counters().rejected(Rejection::DecodersFull) == 1);
+        let other = format!("{fields}X-Forwarded-For: 2001:db8:0:1::1\r\n");
+        assert_eq!(post(&mut proxy.client(), "/", &other, &whole).status, 200);
+        drop(held);
+    }
+
     fn what_was_decoded_can_be_sent_again(io) {
         let upstream = Upstream::scripted(|number, peer| {
             let Some(_) = peer.head() else { return };

@@ -6,13 +6,15 @@ use blitz_http::{Buffer, Chunk, Fields, Pooled, Slice, core_local};
 
 use super::RequestCoding;
 use super::algorithm::Algorithm;
+use crate::client::{ClientAddress, ClientNetwork};
+use crate::client_shares::ClientShares;
 use crate::compress::edit_trailers;
 use crate::counters::count;
 use crate::failure::Failure;
 use crate::transform::{Transform, TransformError};
 
 /// Memory of all decoders in use on a core, in bytes. A decoder of zstd has up to 8.2 MiB and one of br up to 20, as the
-/// windows of their content are; further requests get 503.
+/// windows of their content are; further requests get 503, and so do those of a client that has its share.
 const MEMORY_MAX: usize = 128 << 20;
 
 /// Bytes that a step decodes at most: content may grow a thousand times.
@@ -32,7 +34,7 @@ const PARTS_MAX: u32 = 1024;
 
 core_local! {
     /// Bytes of the decoders in use.
-    static MEMORY: RefCell<usize> = const { RefCell::new(0) };
+    static MEMORY: RefCell<ClientShares> = const { RefCell::new(ClientShares::new(MEMORY_MAX)) };
 }
 
 /// Decodes the content of a request.
@@ -69,10 +71,11 @@ enum Progress {
 }
 
 impl Decoder {
-    /// A decoder of content that may have so many bytes when it is decoded; `None` if the core has no memory for it.
+    /// A decoder of content that may have so many bytes when it is decoded; `None` if the core has no memory for it, or
+    /// none for this client.
     #[must_use]
-    pub fn new(coding: RequestCoding, bytes_max: u64) -> Option<Decoder> {
-        let steps = Steps::new(coding, bytes_max)?;
+    pub fn new(coding: RequestCoding, bytes_max: u64, client: ClientAddress) -> Option<Decoder> {
+        let steps = Steps::new(coding, bytes_max, client.network())?;
         count(|counters| counters.decompressed += 1);
         Some(Decoder { rest: None, steps })
     }
@@ -89,9 +92,9 @@ impl Decoder {
 }
 
 impl Steps {
-    fn new(coding: RequestCoding, bytes_max: u64) -> Option<Steps> {
+    fn new(coding: RequestCoding, bytes_max: u64, client: ClientNetwork) -> Option<Steps> {
         let algorithm = Algorithm::new(coding)?;
-        let mut memory = HeldMemory(0);
+        let mut memory = HeldMemory { client, bytes: 0 };
         memory.set(algorithm.memory()).then_some(())?;
         Some(Steps {
             algorithm,
@@ -193,24 +196,28 @@ impl Transform for Decoder {
 }
 
 /// A part of [`MEMORY_MAX`].
-struct HeldMemory(usize);
+struct HeldMemory {
+    client: ClientNetwork,
+    bytes: usize,
+}
 
 impl HeldMemory {
-    /// Changes what it holds; `false` if the core has not so much.
+    /// Changes what it holds; `false` if the core has not so much, or the client holds more than its share.
     fn set(&mut self, bytes: usize) -> bool {
-        let held = MEMORY.with_borrow_mut(|held| {
-            *held = *held - self.0 + bytes;
-            *held
-        });
-        self.0 = bytes;
-        held <= MEMORY_MAX
+        if bytes == self.bytes {
+            return true;
+        }
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        MEMORY.with_borrow_mut(|memory| memory.change(self.client, before, bytes))
     }
 }
 
 impl Drop for HeldMemory {
     fn drop(&mut self) {
         // While the thread ends, the count may already be gone.
-        let _ = MEMORY.try_with(|held| *held.borrow_mut() -= self.0);
+        let _ = MEMORY.try_with(|memory| {
+            memory.borrow_mut().change(self.client, self.bytes, 0);
+        });
     }
 }
 
@@ -224,6 +231,8 @@ mod tests {
     use super::*;
 
     const MAX: u64 = 1 << 30;
+
+    const CLIENT: ClientNetwork = ClientNetwork::V4(1);
 
     fn text() -> Vec<u8> {
         (0..200_000_u32)
@@ -275,7 +284,7 @@ mod tests {
     }
 
     fn decoded(coding: RequestCoding, content: &[u8]) -> Result<Vec<u8>, TransformError> {
-        decoded_in(&mut Steps::new(coding, MAX).unwrap(), content, 8192)
+        decoded_in(&mut Steps::new(coding, MAX, CLIENT).unwrap(), content, 8192)
     }
 
     #[test]
@@ -284,7 +293,7 @@ mod tests {
             for content in [&b""[..], b"a", &text()] {
                 let encoded = encoded(coding, content);
                 for piece in [1, 7, 4096, 1 << 20] {
-                    let mut steps = Steps::new(coding, MAX).unwrap();
+                    let mut steps = Steps::new(coding, MAX, CLIENT).unwrap();
                     let decoded = decoded_in(&mut steps, &encoded, piece);
                     assert!(
                         decoded.unwrap() == content,
@@ -340,11 +349,11 @@ mod tests {
             for at in 0..whole.len() {
                 let mut changed = whole.clone();
                 changed[at] ^= 1 << (at % 8);
-                let mut steps = Steps::new(coding, 1 << 20).unwrap();
+                let mut steps = Steps::new(coding, 1 << 20, CLIENT).unwrap();
                 let _ = decoded_in(&mut steps, &changed, 64);
             }
         }
-        assert_eq!(MEMORY.with_borrow(|held| *held), 0);
+        assert!(MEMORY.with_borrow(ClientShares::is_unused));
     }
 
     #[test]
@@ -353,7 +362,7 @@ mod tests {
         for coding in RequestCoding::ALL {
             let bomb = encoded(coding, &zeros);
             assert!(bomb.len() < 128 << 10, "{coding:?}: {}", bomb.len());
-            let mut steps = Steps::new(coding, 1 << 20).unwrap();
+            let mut steps = Steps::new(coding, 1 << 20, CLIENT).unwrap();
             let (mut bytes, mut rests, mut rest) = (0, 0, &bomb[..]);
             let error = loop {
                 match steps.step(rest) {
@@ -411,37 +420,48 @@ mod tests {
         assert!(decoded(RequestCoding::Deflate, &[0x4b, 0x04, 0x00]).is_err());
     }
 
-    #[test]
-    fn the_memory_of_all_decoders_is_limited() {
-        for coding in RequestCoding::ALL {
-            let content = encoded(coding, &text());
-            let mut decoders = Vec::new();
-            let refused = loop {
-                let Some(mut steps) = Steps::new(coding, MAX) else {
-                    break true;
-                };
-                let mut rest = &content[..content.len() / 2];
-                let decoded = loop {
-                    match steps.step(rest) {
-                        Ok((taken, _)) => rest = &rest[taken..],
-                        Err(error) => break Err(error),
-                    }
-                    if rest.is_empty() && !steps.may_have_output {
-                        break Ok(());
-                    }
-                };
-                match decoded {
-                    Ok(()) => decoders.push(steps),
-                    Err(error) => break error == TransformError::DecodersFull,
-                }
+    /// Decoders in the middle of content, one for each client, up to the first that is refused.
+    fn decoders_of(
+        coding: RequestCoding,
+        mut clients: impl Iterator<Item = ClientNetwork>,
+    ) -> Vec<Steps> {
+        let content = encoded(coding, &text());
+        let mut decoders = Vec::new();
+        loop {
+            let client = clients.next().unwrap();
+            let Some(mut steps) = Steps::new(coding, MAX, client) else {
+                return decoders;
             };
+            let mut rest = &content[..content.len() / 8];
+            while !rest.is_empty() || steps.may_have_output {
+                match steps.step(rest) {
+                    Ok((taken, _)) => rest = &rest[taken..],
+                    Err(error) => {
+                        assert_eq!(error, TransformError::DecodersFull);
+                        return decoders;
+                    }
+                }
+            }
+            decoders.push(steps);
+        }
+    }
+
+    #[test]
+    fn the_memory_of_all_decoders_and_of_those_of_a_client_is_limited() {
+        for coding in RequestCoding::ALL {
+            let all = decoders_of(coding, (0..).map(ClientNetwork::V4)).len();
+            assert!(all > 8, "{coding:?}: {all}");
+            assert!(MEMORY.with_borrow(ClientShares::is_unused));
+            let of_first = decoders_of(coding, std::iter::repeat(CLIENT));
             assert!(
-                refused && decoders.len() > 8,
+                of_first.len() <= all / 4 + 1,
                 "{coding:?}: {}",
-                decoders.len()
+                of_first.len()
             );
-            drop(decoders);
-            assert_eq!(MEMORY.with_borrow(|held| *held), 0);
+            let of_others = decoders_of(coding, (2..).map(ClientNetwork::V4)).len();
+            assert!(of_others >= all / 2, "{coding:?}: {of_others} of {all}");
+            drop(of_first);
+            assert!(MEMORY.with_borrow(ClientShares::is_unused));
         }
     }
 }

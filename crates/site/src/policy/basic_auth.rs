@@ -106,6 +106,7 @@ impl BasicAuth {
             password: credentials.password.into(),
             digest,
             is_known,
+            client: request.client.network(),
         };
         let identity = self.identity(&credentials.name);
         Ok(Proof::Pending(PooledFuture::new(async move {

@@ -3,13 +3,12 @@
 use std::cell::RefCell;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::net::IpAddr;
 use std::time::Duration;
 
 use siphasher::sip::SipHasher24;
 
 use super::{CoreLimits, Notes, PolicyRequest, set};
-use crate::client::ClientAddress;
+use crate::client::{ClientAddress, ClientNetwork};
 use crate::cookies::cookies;
 use crate::counters::count;
 use crate::rate::{CoreBuckets, Rate, Throttled};
@@ -228,18 +227,14 @@ fn whole_seconds(time: Duration) -> u64 {
     seconds.max(1)
 }
 
-/// A client of IPv6 has at least the 64 bits behind its network, and would have as many keys.
+/// Numbers that stay the same: gateways that share a store may have different versions.
+#[inline]
 fn hash_client(client: ClientAddress, hasher: &mut impl Hasher) {
-    match client {
-        ClientAddress::Address(address) => match address.to_canonical() {
-            IpAddr::V4(address) => (4_u8, u32::from(address)).hash(hasher),
-            IpAddr::V6(address) => {
-                let network = (u128::from(address) >> 64) as u64;
-                (6_u8, network).hash(hasher);
-            }
-        },
-        ClientAddress::Unix => 1_u8.hash(hasher),
-        ClientAddress::Unknown => 0_u8.hash(hasher),
+    match client.network() {
+        ClientNetwork::V4(address) => (4_u8, address).hash(hasher),
+        ClientNetwork::V6(network) => (6_u8, network).hash(hasher),
+        ClientNetwork::Unix => 1_u8.hash(hasher),
+        ClientNetwork::Unknown => 0_u8.hash(hasher),
     }
 }
 

@@ -14,6 +14,8 @@ use blitz_http::{blocking, core_local, sleep, spawn, trim_heap};
 
 use super::hash::PasswordHash;
 use super::remembered::{self, Digest};
+use crate::client::ClientNetwork;
+use crate::client_shares::ClientShares;
 use crate::rejection::Rejection;
 
 /// The most passwords that a core has checked at a time.
@@ -22,7 +24,7 @@ const RUNNING_MAX: usize = 2;
 /// The most that all cores have checked at a time: half of the pool's threads.
 const RUNNING_OF_ALL_MAX: usize = 8;
 
-/// The most passwords of a core that wait.
+/// The most passwords of a core that wait. A client has a share of them.
 const QUEUE_MAX: usize = 32;
 
 /// After this time a core tries again if others have as many checked as all may.
@@ -38,6 +40,8 @@ pub(super) struct Question {
     pub(super) digest: Digest,
     /// Whether it is of that user.
     pub(super) is_known: bool,
+    /// The first that asks it.
+    pub(super) client: ClientNetwork,
 }
 
 /// A question, and those who wait for the answer. Several requests with the same password share it: a browser that opens
@@ -51,6 +55,8 @@ struct Check {
 struct Verifier {
     running: Vec<Rc<Check>>,
     queue: VecDeque<Rc<Check>>,
+    /// The places in the queue.
+    places: ClientShares,
     /// Tasks that take from the queue.
     tasks: usize,
 }
@@ -59,8 +65,37 @@ impl Verifier {
     const NEW: Verifier = Verifier {
         running: Vec::new(),
         queue: VecDeque::new(),
+        places: ClientShares::new(QUEUE_MAX),
         tasks: 0,
     };
+
+    /// Takes a place in the queue; `false` if it is full, or the client has its share.
+    fn take_place(&mut self, client: ClientNetwork) -> bool {
+        if self.places.change(client, 0, 1) {
+            return true;
+        }
+        // Clients that have left make room.
+        let Verifier { queue, places, .. } = self;
+        queue.retain(|check| {
+            let is_awaited = Rc::strong_count(check) > 1;
+            if !is_awaited {
+                places.change(check.question.client, 1, 0);
+            }
+            is_awaited
+        });
+        let has_place = places.change(client, 1, 1);
+        if !has_place {
+            places.change(client, 1, 0);
+        }
+        has_place
+    }
+
+    /// The first of the queue, and its place for others.
+    fn leave_queue(&mut self) -> Option<Rc<Check>> {
+        let check = self.queue.pop_front()?;
+        self.places.change(check.question.client, 1, 0);
+        Some(check)
+    }
 }
 
 core_local! {
@@ -88,7 +123,7 @@ pub(super) async fn verify(question: Question) -> Result<(), Rejection> {
     }
 }
 
-/// `None` if the queue is full.
+/// `None` if the queue is full, or the client has its share of it.
 fn enter(question: Question) -> Option<Rc<Check>> {
     VERIFIER.with_borrow_mut(|verifier| {
         let mut all = verifier.running.iter().chain(&verifier.queue);
@@ -99,11 +134,7 @@ fn enter(question: Question) -> Option<Rc<Check>> {
         if let Some(known) = all.find(is_same) {
             return Some(Rc::clone(known));
         }
-        if verifier.queue.len() >= QUEUE_MAX {
-            // Clients that have left make room.
-            verifier.queue.retain(|check| Rc::strong_count(check) > 1);
-        }
-        if verifier.queue.len() >= QUEUE_MAX {
+        if !verifier.take_place(question.client) {
             return None;
         }
         let check = Rc::new(Check {
@@ -166,7 +197,7 @@ async fn work(_task: Task) {
 fn next() -> Option<Rc<Check>> {
     VERIFIER.with_borrow_mut(|verifier| {
         loop {
-            let check = verifier.queue.pop_front()?;
+            let check = verifier.leave_queue()?;
             if Rc::strong_count(&check) > 1 {
                 verifier.running.push(Rc::clone(&check));
                 return Some(check);
