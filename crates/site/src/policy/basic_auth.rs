@@ -1,5 +1,6 @@
 //! Names with passwords (RFC 7617), which are checked on another thread and remembered for a while.
 
+mod form;
 mod hash;
 mod remembered;
 #[cfg(test)]
@@ -7,16 +8,14 @@ mod tests;
 mod users;
 mod verifier;
 
-use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use blitz_http::{PooledFuture, RequestHead};
 
 use self::remembered::Digest;
-use self::users::User;
 use self::verifier::Question;
 use super::credentials::{Found, of_authorization};
 use super::proof::{Proof, challenge, named};
@@ -94,15 +93,18 @@ impl BasicAuth {
             Found::One(text) => text,
         };
         let credentials = Credentials::decode(text).ok_or(Rejection::InvalidCredentials)?;
-        let (user, is_known) = self.user(&credentials.name);
-        let digest = remembered::digest(user.line(), &credentials.password);
+        let user = self.users.find(&credentials.name);
+        let is_known = user.is_some();
+        // A name has no colon, and a line has one.
+        let line = user.map_or(&*credentials.name, |user| user.line());
+        let digest = remembered::digest(line, &credentials.password);
         if is_known && request.clock.is_some() && remembered::is_known(&digest, blitz_http::now()) {
             return Ok(Proof::Valid(
                 self.identity(&credentials.name).map(Identity::Verified),
             ));
         }
         let question = Question {
-            hash: Arc::clone(user.hash()),
+            hashes: self.users.hashes_for(user),
             password: credentials.password.into(),
             digest,
             is_known,
@@ -112,20 +114,6 @@ impl BasicAuth {
         Ok(Proof::Pending(PooledFuture::new(async move {
             verifier::verify(question).await.map(|()| identity)
         })))
-    }
-
-    /// The user with this name. For a name that nobody has the password of somebody else is checked, always the same for
-    /// the same name, so that it takes as long as for a user and tells nothing.
-    fn user(&self, name: &[u8]) -> (&User, bool) {
-        static CHOICE: OnceLock<RandomState> = OnceLock::new();
-        match self.users.find(name) {
-            Ok(user) => (user, true),
-            Err(all) => {
-                let chosen = CHOICE.get_or_init(RandomState::new).hash_one(name);
-                let chosen = chosen % (all.len() as u64);
-                (&all[chosen as usize], false)
-            }
-        }
     }
 }
 

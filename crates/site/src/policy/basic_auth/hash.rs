@@ -8,6 +8,8 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use md5::{Digest, Md5};
 use sha_crypt::{PasswordVerifier, ShaCrypt};
 
+use super::form::Form;
+
 /// The most rounds of bcrypt, as a power of two: about 4 seconds.
 const BCRYPT_COST_MAX: u32 = 16;
 
@@ -22,6 +24,9 @@ const ARGON2_LANES_MAX: u32 = 64;
 
 /// The most rounds of SHA-crypt: about a second.
 const SHA_CRYPT_ROUNDS_MAX: u32 = 1_000_000;
+
+/// The rounds of SHA-crypt whose hash names none.
+const SHA_CRYPT_ROUNDS: u32 = 5000;
 
 /// The rounds of Apache's MD5.
 const APR1_ROUNDS: usize = 1000;
@@ -88,6 +93,35 @@ impl PasswordHash {
     /// Whether a password is quickly found by this hash.
     pub(super) fn is_weak(&self) -> bool {
         matches!(self, PasswordHash::Apr1 { .. } | PasswordHash::Sha1(_))
+    }
+
+    /// Hashes of the same form take the same time.
+    pub(super) fn form(&self) -> Form {
+        match self {
+            PasswordHash::Bcrypt(text) => {
+                let parts = text
+                    .parse()
+                    .map(|parts: bcrypt::HashParts| parts.get_cost());
+                Form::Bcrypt {
+                    cost: parts.unwrap_or_default().min(BCRYPT_COST_MAX),
+                }
+            }
+            PasswordHash::Argon2id { function, .. } => Form::Argon2id {
+                memory: function.params().m_cost(),
+                passes: function.params().t_cost(),
+                lanes: function.params().p_cost(),
+            },
+            PasswordHash::ShaCrypt(text) => {
+                let rounds = text[3..].strip_prefix("rounds=");
+                let rounds = rounds.and_then(|rest| rest.split_once('$')?.0.parse().ok());
+                Form::ShaCrypt {
+                    is_512: text.starts_with("$6$"),
+                    rounds: rounds.unwrap_or(SHA_CRYPT_ROUNDS),
+                }
+            }
+            PasswordHash::Apr1 { .. } => Form::Apr1,
+            PasswordHash::Sha1(_) => Form::Sha1,
+        }
     }
 
     /// Whether a check takes megabytes.

@@ -13,8 +13,8 @@ const PASSWORDS_MAX: usize = 4096;
 /// How long a password counts as checked.
 const LIFETIME: Duration = Duration::from_secs(300);
 
-/// A keyed hash of a user's line and a password. Nobody learns a password from the memory of a core by less work than a
-/// search among all, and a user whose password has changed has other digests.
+/// A keyed hash of a user's line, or of a name that nobody has, and a password. Nobody learns a password from the memory
+/// of a core by less work than a search among all, and a user whose password has changed has other digests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Digest(pub(super) [u8; 32]);
 

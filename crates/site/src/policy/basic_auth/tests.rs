@@ -1,3 +1,4 @@
+use super::form::Form;
 use super::hash::PasswordHash;
 use super::*;
 
@@ -113,8 +114,8 @@ fn users_are_read_with_the_lines_of_mistakes() {
     let weak = HASHES[2].1;
     let text = format!("# staff\r\n\r\nanna:{good}:a comment\r\nbob:{weak}\n\"carl x\":{weak}");
     let (users_of_file, note) = users(text.as_bytes()).expect("they are good");
-    assert!(users_of_file.find(b"anna").is_ok() && users_of_file.find(b"bob").is_ok());
-    assert!(users_of_file.find(b"Anna").is_err() && users_of_file.find(b"").is_err());
+    assert!(users_of_file.find(b"anna").is_some() && users_of_file.find(b"bob").is_some());
+    assert!(users_of_file.find(b"Anna").is_none() && users_of_file.find(b"").is_none());
     let note = note.expect("some are weak");
     assert!(
         note.starts_with("2 passwords") && note.ends_with("line 4"),
@@ -124,7 +125,7 @@ fn users_are_read_with_the_lines_of_mistakes() {
     let plain = format!("anna:{good}");
     let (plain, note) = users(plain.as_bytes()).expect("it is good");
     assert!(note.is_none());
-    let line = |users: &Users| users.find(b"anna").map(|user| user.line().to_vec()).ok();
+    let line = |users: &Users| users.find(b"anna").map(|user| user.line().to_vec());
     assert_eq!(line(&plain), line(&users_of_file));
     for (text, expected) in [
         (String::new(), "the file has no users"),
@@ -178,26 +179,102 @@ fn credentials_have_a_name_and_a_password() {
     assert!(Credentials::decode(b"YTpi").is_some());
 }
 
+/// The forms that a password is checked by, and whether it is right, where it is that of the user or not.
+fn checked(users: &Users, name: &[u8], is_of_user: bool) -> (Vec<Form>, bool) {
+    let user = users.find(name);
+    let hashes = users.hashes_for(user);
+    let mut forms = Vec::new();
+    let is_right = verifier::is_right(&hashes, user.is_some(), |hash| {
+        forms.push(hash.form());
+        // Passwords of others do not count.
+        is_of_user || forms.len() > 1
+    });
+    (forms, is_right)
+}
+
 #[test]
-fn a_name_that_nobody_has_is_checked_as_that_of_a_user_is() {
-    let text: String = (0..20)
-        .map(|number| format!("user{number}:{}\n", HASHES[0].1))
+fn each_refusal_checks_a_hash_of_each_form() {
+    let text: String = (0..)
+        .zip(HASHES)
+        .map(|(number, (_, hash))| format!("user{number}:{hash}\n"))
         .collect();
-    let (users, _) = users(text.as_bytes()).expect("they are good");
+    let (few, _) = users(
+        text.lines()
+            .take(3)
+            .collect::<Vec<_>>()
+            .join("\n")
+            .as_bytes(),
+    )
+    .unwrap();
+    let (bcrypt, md5, sha1) = (Form::Bcrypt { cost: 4 }, Form::Apr1, Form::Sha1);
+    for (name, first) in [
+        (&b"nobody"[..], bcrypt),
+        (b"user", bcrypt),
+        (b"user0", bcrypt),
+        (b"user1", md5),
+        (b"user2", sha1),
+    ] {
+        let (mut forms, is_right) = checked(&few, name, false);
+        assert!(!is_right);
+        assert_eq!(forms[0], first, "{name:?}");
+        forms.sort_unstable_by_key(|form| std::cmp::Reverse(form.nanoseconds()));
+        assert_eq!(forms, [bcrypt, md5, sha1], "{name:?}");
+    }
+    // A right password is checked once.
+    assert_eq!(checked(&few, b"user2", true), (vec![sha1], true));
+    assert!(!checked(&few, b"nobody", true).1);
+    // Of many forms the dearest ones count.
+    let (many, _) = users(text.as_bytes()).unwrap();
+    let dearest = checked(&many, b"nobody", false).0;
+    let sha = |is_512, rounds| Form::ShaCrypt { is_512, rounds };
+    let cost = |cost| Form::Bcrypt { cost };
+    assert_eq!(
+        dearest,
+        [sha(false, 5000), sha(true, 5000), cost(5), sha(false, 2000)]
+    );
+    for (number, (_, hash)) in (0..).zip(HASHES) {
+        let forms = checked(&many, format!("user{number}").as_bytes(), false).0;
+        assert_eq!(
+            forms[0],
+            PasswordHash::parse(hash)
+                .map(|hash| hash.form())
+                .ok()
+                .unwrap()
+        );
+        assert!(dearest.iter().all(|form| forms.contains(form)), "{forms:?}");
+    }
+}
+
+#[test]
+fn all_that_a_check_costs_is_part_of_the_form() {
+    let of = |text: &str| {
+        PasswordHash::parse(text)
+            .map(|hash| hash.form())
+            .ok()
+            .unwrap()
+    };
+    let argon2 = |parameters: &str| {
+        of(&format!(
+            "$argon2id$v=19${parameters}$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
+        ))
+    };
+    let forms = [
+        "m=256,t=2,p=1",
+        "m=512,t=2,p=1",
+        "m=256,t=3,p=1",
+        "m=256,t=2,p=2",
+    ]
+    .map(argon2);
+    for (at, form) in forms.iter().enumerate() {
+        assert!(!forms[..at].contains(form), "{form:?}");
+    }
+    assert!(forms[1].nanoseconds() > forms[2].nanoseconds());
+}
+
+#[test]
+fn the_challenge_has_the_realm_as_a_quoted_string() {
+    let (users, _) = users(format!("anna:{}", HASHES[0].1).as_bytes()).unwrap();
     let policy = BasicAuth::new(Arc::new(users), "a \"b\" \\");
-    let (user, is_known) = policy.user(b"user7");
-    assert!(is_known && user.line().starts_with(b"user7:"));
-    let chosen: Vec<&[u8]> = (0..100_u8)
-        .map(|number| {
-            let name = [b"nobody".as_slice(), &[number]].concat();
-            let (user, is_known) = policy.user(&name);
-            assert!(!is_known);
-            // The same each time.
-            assert_eq!(policy.user(&name).0.line(), user.line());
-            user.line()
-        })
-        .collect();
-    assert!(chosen.iter().any(|line| *line != chosen[0]));
     let crate::edit::FieldChange::Add(value) = policy.challenge().change else {
         panic!("it adds a line");
     };

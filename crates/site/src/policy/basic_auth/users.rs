@@ -5,6 +5,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use super::form::Form;
 use super::hash::PasswordHash;
 
 /// The most users of a file.
@@ -16,9 +17,15 @@ const NAME_BYTES_MAX: usize = 255;
 /// The most bytes of a hash.
 const HASH_BYTES_MAX: usize = 512;
 
+/// The most forms of hashes that a refusal checks. Some programs choose the rounds of each hash at random.
+const FORMS_MAX: usize = 4;
+
 /// Users, by their names. There is one at least.
-#[derive(PartialEq, Eq, Hash)]
-pub struct Users(Box<[User]>);
+pub struct Users {
+    users: Box<[User]>,
+    /// A hash of each form, the dearest ones first.
+    of_forms: Box<[(Form, Arc<PasswordHash>)]>,
+}
 
 /// A user.
 pub(super) struct User {
@@ -29,10 +36,54 @@ pub(super) struct User {
 }
 
 impl Users {
-    /// The user with this name; without one all of them.
-    pub(super) fn find(&self, name: &[u8]) -> Result<&User, &[User]> {
-        let at = self.0.binary_search_by(|user| user.name().cmp(name));
-        at.ok().and_then(|at| self.0.get(at)).ok_or(&self.0)
+    /// The user with this name.
+    pub(super) fn find(&self, name: &[u8]) -> Option<&User> {
+        let at = self.users.binary_search_by(|user| user.name().cmp(name));
+        self.users.get(at.ok()?)
+    }
+
+    /// The hashes by which a password is checked: that of the user, if there is one, and one of each other form. A
+    /// refusal checks all of them, so that its time tells neither whether there is such a user, nor the form of the hash.
+    pub(super) fn hashes_for(&self, user: Option<&User>) -> Box<[Arc<PasswordHash>]> {
+        let own = user.map(|user| &user.hash);
+        let form = own.map(|hash| hash.form());
+        let others = self.of_forms.iter();
+        let others = others.filter(|(other, _)| form != Some(*other));
+        let others = others.map(|(_, hash)| hash);
+        own.into_iter().chain(others).cloned().collect()
+    }
+
+    fn new(mut users: Vec<User>) -> Users {
+        users.sort_unstable_by(|a, b| a.name().cmp(b.name()));
+        let mut of_forms: Vec<(Form, Arc<PasswordHash>)> = Vec::new();
+        for User { hash, .. } in &users {
+            let form = hash.form();
+            if of_forms.iter().any(|(known, _)| *known == form) {
+                continue;
+            }
+            let is_cheaper = |(known, _): &(Form, _)| known.nanoseconds() < form.nanoseconds();
+            let at = of_forms.iter().position(is_cheaper);
+            of_forms.insert(at.unwrap_or(of_forms.len()), (form, Arc::clone(hash)));
+            of_forms.truncate(FORMS_MAX);
+        }
+        Users {
+            users: users.into(),
+            of_forms: of_forms.into(),
+        }
+    }
+}
+
+impl PartialEq for Users {
+    fn eq(&self, other: &Users) -> bool {
+        self.users == other.users
+    }
+}
+
+impl Eq for Users {}
+
+impl Hash for Users {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.users.hash(state);
     }
 }
 
@@ -44,10 +95,6 @@ impl User {
     /// Name and hash. A user whose password changes has another line.
     pub(super) fn line(&self) -> &[u8] {
         &self.line
-    }
-
-    pub(super) fn hash(&self) -> &Arc<PasswordHash> {
-        &self.hash
     }
 }
 
@@ -67,7 +114,7 @@ impl Hash for User {
 
 impl fmt::Debug for Users {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} users", self.0.len())
+        write!(f, "{} users", self.users.len())
     }
 }
 
@@ -106,7 +153,6 @@ pub fn users(content: &[u8]) -> Result<(Users, Option<String>), (String, String)
         let remedy = "add one, with htpasswd -B FILE NAME for example";
         return Err(("the file has no users".to_owned(), remedy.to_owned()));
     }
-    users.sort_unstable_by(|a, b| a.name().cmp(b.name()));
     let note = match weak {
         0 => None,
         1 => Some(format!(
@@ -116,7 +162,7 @@ pub fn users(content: &[u8]) -> Result<(Users, Option<String>), (String, String)
             "{weak} passwords are hashed with MD5 or SHA-1, the first one in line {first_weak}"
         )),
     };
-    Ok((Users(users.into()), note))
+    Ok((Users::new(users), note))
 }
 
 fn user(line: &[u8]) -> Result<User, (String, String)> {

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::hint::black_box;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,10 +36,11 @@ static RUNNING_OF_ALL: AtomicUsize = AtomicUsize::new(0);
 
 /// A password to check.
 pub(super) struct Question {
-    pub(super) hash: Arc<PasswordHash>,
+    /// That of the user first, if there is one.
+    pub(super) hashes: Box<[Arc<PasswordHash>]>,
     pub(super) password: Arc<[u8]>,
     pub(super) digest: Digest,
-    /// Whether it is of that user.
+    /// Whether there is such a user.
     pub(super) is_known: bool,
     /// The first that asks it.
     pub(super) client: ClientNetwork,
@@ -127,10 +129,7 @@ pub(super) async fn verify(question: Question) -> Result<(), Rejection> {
 fn enter(question: Question) -> Option<Rc<Check>> {
     VERIFIER.with_borrow_mut(|verifier| {
         let mut all = verifier.running.iter().chain(&verifier.queue);
-        let is_same = |check: &&Rc<Check>| {
-            check.question.digest.is(&question.digest)
-                && check.question.is_known == question.is_known
-        };
+        let is_same = |check: &&Rc<Check>| check.question.digest.is(&question.digest);
         if let Some(known) = all.find(is_same) {
             return Some(Rc::clone(known));
         }
@@ -180,17 +179,39 @@ async fn work(_task: Task) {
             continue;
         };
         let under_way = UnderWay(next);
-        let Question { hash, password, .. } = &under_way.0.question;
-        let (hash, password) = (Arc::clone(hash), Arc::clone(password));
-        holds_memory |= hash.needs_memory();
+        let question = &under_way.0.question;
+        let (hashes, password) = (question.hashes.clone(), Arc::clone(&question.password));
+        let is_known = question.is_known;
+        holds_memory |= hashes.iter().any(|hash| hash.needs_memory());
         // It counts until it ends, also if nobody waits for it any longer.
-        let (is_right, _running) = blocking(move || (hash.is_of(&password), running)).await;
-        let is_right = is_right && under_way.0.question.is_known;
+        let checked = move || {
+            (
+                is_right(&hashes, is_known, |hash| hash.is_of(&password)),
+                running,
+            )
+        };
+        let (is_right, _running) = blocking(checked).await;
         if is_right {
             remembered::add(under_way.0.question.digest, blitz_http::now());
         }
         under_way.0.answer.set(Some(is_right));
     }
+}
+
+/// Checks the hash of the user first. A password that is not right is checked by all.
+pub(super) fn is_right(
+    hashes: &[Arc<PasswordHash>],
+    is_known: bool,
+    mut is_of: impl FnMut(&PasswordHash) -> bool,
+) -> bool {
+    let mut all = hashes.iter();
+    let is_right = is_known && all.next().is_some_and(|own| is_of(own));
+    if !is_right {
+        for hash in all {
+            black_box(is_of(hash));
+        }
+    }
+    is_right
 }
 
 /// The next question for which somebody waits.
