@@ -171,11 +171,16 @@ impl Jwt {
         now: Option<u64>,
     ) -> Result<Rc<TokenFacts>, Rejection> {
         let verified = verify(&self.settings, keys, token, now);
-        let Verified { claims, expires } = verified.map_err(|error| match error {
+        let verified = verified.map_err(|error| match error {
             TokenError::Expired => Rejection::TokenExpired,
             TokenError::Scope => Rejection::InsufficientScope,
             _ => Rejection::InvalidToken,
         })?;
+        let Verified {
+            claims,
+            payload,
+            expires,
+        } = verified;
         let forward = self.settings.forward.iter();
         let edits = forward.map(|(name, claim)| {
             let value = claim.of(&claims).and_then(field_value);
@@ -196,9 +201,7 @@ impl Jwt {
             true => TokenFacts {
                 edits,
                 claims: claims.iter().filter_map(told).collect(),
-                payload: serde_json::to_string(&claims)
-                    .ok()
-                    .map(String::into_boxed_str),
+                payload: String::from_utf8(payload).ok().map(String::into_boxed_str),
             },
         });
         if now.is_some() {
@@ -234,7 +237,7 @@ fn told((name, value): (&String, &Value)) -> Option<(Box<str>, Box<str>)> {
 }
 
 /// The text of a claim for a field; `None` if a field cannot have it, or would have another meaning with it: the items of
-/// a list are separated by commas.
+/// a list are separated by commas, and large numbers are not exact.
 fn field_value(value: &Value) -> Option<String> {
     let text = match value {
         Value::Array(list) => {

@@ -95,10 +95,20 @@ impl ClaimDemand {
     }
 }
 
-/// The text of a value that is no list and no object.
+/// From here on a number with a fraction may stand for several integers.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// The text of a value that is no list and no object. Numbers beyond 64 bits have none: as floating-point numbers they
+/// would have that of others, and one client that of another one.
 pub(super) fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
+        Value::Number(number) if number.is_f64() => {
+            let is_exact = number
+                .as_f64()
+                .is_some_and(|number| number.abs() < EXACT_MAX);
+            is_exact.then(|| number.to_string())
+        }
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(value) => Some(value.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,

@@ -626,6 +626,8 @@ fn claims_are_demanded() {
         (r#""role":"Admin""#, "role", &["admin"], Err(E::Scope)),
         (r#""role":["x","admin"]"#, "role", &["admin"], Ok(())),
         (r#""role":true"#, "role", &["true"], Ok(())),
+        (r#""id":9007199254740993"#, "id", &["9007199254740993"], Ok(())),
+        (r#""id":18446744073709551616"#, "id", &["18446744073709552000", "1.8446744073709552e19"], Err(E::Scope)),
         (r#""role":null"#, "role", &[], Err(E::Scope)),
         (r#""role":{}"#, "role", &[], Ok(())),
         (r#""a":1"#, "role", &[], Err(E::Scope)),
@@ -652,6 +654,17 @@ fn values_of_fields_keep_their_meaning() {
         (r#""Jörg""#, Some("Jörg")),
         (r#"["a","b"]"#, Some("a,b")),
         ("7", Some("7")),
+        ("-7", Some("-7")),
+        ("1.5", Some("1.5")),
+        ("9007199254740993", Some("9007199254740993")),
+        ("18446744073709551615", Some("18446744073709551615")),
+        ("-9223372036854775808", Some("-9223372036854775808")),
+        // As floating-point numbers these would be others.
+        ("18446744073709551617", None),
+        ("-9223372036854775809", None),
+        ("9007199254740993.0", None),
+        ("1e19", None),
+        ("[1,18446744073709551617]", None),
         ("true", Some("true")),
         (r#""""#, None),
         (r#"" admin""#, None),
@@ -669,6 +682,20 @@ fn values_of_fields_keep_their_meaning() {
         let value: Value = serde_json::from_str(text).expect("it is JSON");
         assert_eq!(field_value(&value).as_deref(), expected, "{text}");
     }
+}
+
+#[test]
+fn all_claims_are_told_as_they_are_written() {
+    let policy = Jwt::new(JwtSettings {
+        keeps_all: true,
+        ..settings()
+    });
+    let claims = r#"{"iss":"https://id.example/","aud":"api","exp":1800000060,"id":18446744073709551617}"#;
+    let token = hs256(r#"{"alg":"HS256"}"#, claims);
+    let keys = &policy.settings.keys;
+    let facts = policy.verify(keys, (0, 0), token.as_bytes(), None).unwrap();
+    assert_eq!(facts.payload.as_deref(), Some(claims));
+    assert!(facts.claims.iter().all(|(name, _)| &**name != "id"));
 }
 
 #[test]

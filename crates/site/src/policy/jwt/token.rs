@@ -50,6 +50,8 @@ pub(super) enum TokenError {
 /// A token that was verified.
 pub(super) struct Verified {
     pub(super) claims: Object,
+    /// The claims as the issuer has written them.
+    pub(super) payload: Vec<u8>,
     /// The second from which it is refused, without leeway.
     pub(super) expires: u64,
 }
@@ -77,7 +79,11 @@ pub(super) fn verify(
     check_signature(keys, &header, message, &signature)?;
     let claims = json::object(&payload).ok_or(TokenError::Claims)?;
     let expires = check_claims(settings, &claims, now)?;
-    Ok(Verified { claims, expires })
+    Ok(Verified {
+        claims,
+        payload,
+        expires,
+    })
 }
 
 /// The key identifier of a token, whatever else is wrong with it.
