@@ -205,6 +205,18 @@ impl Policies {
         self.0.iter().filter(is_of_identity)
     }
 
+    /// Whether credentials can stand in a field that trailers may have as well. A trailer is none, and an upstream could
+    /// take it for those that were checked.
+    #[must_use]
+    pub fn take_fields(&self) -> bool {
+        self.of_identity().any(|policy| match policy {
+            Policy::Proof(prover) => prover.takes_fields(),
+            Policy::AnyOf(any) => any.provers().any(Prover::takes_fields),
+            // An authorizer decides by any of them.
+            _ => true,
+        })
+    }
+
     /// The authorizers that they ask.
     pub fn authorizers(&self) -> impl Iterator<Item = &ForwardAuthSettings> {
         self.0.iter().filter_map(|policy| match policy {

@@ -82,12 +82,17 @@ fn decide_trailers(route: &ForwardRoute<'_>, request: &mut Request<'_>) {
     }
 }
 
-/// Whether the upstream learns from fields of the request who the client is. Trailers could name another one. They are
-/// dropped for each request of such a route: where the client has proved nothing, they would stand alone.
+/// Whether the upstream learns from fields of the request who the client is, or gets credentials in fields. Trailers
+/// could name another client, or have credentials that nobody has checked. They are dropped for each request of such a
+/// route: where the client has proved nothing, they would stand alone.
 fn tells_client(request: &Request<'_>) -> bool {
     let edits = request.rules.and_then(|rules| rules.request_edits.as_ref());
+    let takes_fields = request
+        .rules
+        .is_some_and(|rules| rules.policies.take_fields());
     let notes = request.notes.as_ref();
-    request.sends_certificate
+    takes_fields
+        || request.sends_certificate
         || edits.is_some_and(Edits::have_identity)
         || notes.is_some_and(|notes| !notes.identities.is_empty())
 }

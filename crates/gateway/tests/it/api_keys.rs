@@ -3,8 +3,9 @@
 use blitz_gateway::Rejection;
 use blitz_testing::Head;
 
+use crate::h2::result_of;
 use crate::site_rules::{HOST, ask, gateway};
-use crate::support::Upstream;
+use crate::support::{Upstream, ok};
 
 const KEY: &str = "blitz_test_key_of_billing";
 const OLD: &str = "blitz_test_key_of_old";
@@ -59,6 +60,8 @@ scenarios! {
             ("/x", format!("Authorization: Bearer {KEY}\r\n"), 401),
             ("/more", format!("X-Api-Key: {KEY}\r\n"), 401),
             ("/more?key=x", format!("Cookie: key={KEY}\r\n"), 400),
+            ("/more", format!("Authorization: Bearer {KEY}, Basic eDp5\r\n"), 400),
+            ("/more", format!("Authorization: Basic eDp5, Bearer {KEY}\r\n"), 400),
         ] {
             let response = ask(&mut client, &format!("GET {path}"), &format!("{HOST}{fields}"));
             let challenge = response.field("www-authenticate");
@@ -69,6 +72,46 @@ scenarios! {
         assert_eq!(counters.rejected(Rejection::NoApiKey), 3);
         assert_eq!(counters.rejected(Rejection::InvalidApiKey), 5);
         assert_eq!(counters.rejected(Rejection::ApiKeyExpired), 1);
-        assert_eq!(counters.rejected(Rejection::SeveralCredentials), 4);
+        assert_eq!(counters.rejected(Rejection::SeveralCredentials), 6);
+    }
+
+    fn a_trailer_is_no_key(io) {
+        let (sender, messages) = std::sync::mpsc::channel();
+        let upstream = Upstream::scripted(move |_, peer| {
+            while peer.head().is_some() {
+                // Chunks and trailers.
+                let lines = std::iter::from_fn(|| peer.line().filter(|line| !line.is_empty()));
+                sender.send(lines.collect::<Vec<_>>()).unwrap();
+                peer.send(ok("in"));
+            }
+        });
+        let url = upstream.url();
+        let proxy = gateway(io, &format!(r#"
+            [site."a.example"]
+            to = "{url}"
+            request_trailers = true
+            "/key".api_keys = {{ file = "api-keys" }}
+            "/query".api_keys = {{ file = "api-keys", from = "query:key" }}
+            "/any" = {{ satisfy = "any", allow = ["127.0.0.1"], api_keys = {{ file = "api-keys" }} }}
+        "#));
+        let key = format!("X-Api-Key: {KEY}");
+        let send = |path: &str, field: &str| {
+            let mut client = proxy.client();
+            client.send(format!(
+                "POST {path} HTTP/1.1\r\n{HOST}{field}Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n{key}\r\n\r\n"
+            ));
+            client.response().status
+        };
+        assert_eq!(send("/key", ""), 401);
+        for (path, field, trailers) in [
+            ("/key".to_owned(), format!("X-Api-Key: {KEY}\r\n"), &[][..]),
+            ("/any".to_owned(), String::new(), &[]),
+            // Here it is a field like others.
+            (format!("/query?key={KEY}"), String::new(), &[key.as_str()]),
+            ("/".to_owned(), String::new(), &[key.as_str()]),
+        ] {
+            assert_eq!(send(&path, &field), 200, "{path}");
+            assert_eq!(result_of(&messages), [&["1", "x", "0"][..], trailers].concat(), "{path}");
+        }
     }
 }

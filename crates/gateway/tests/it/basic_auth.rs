@@ -63,6 +63,9 @@ scenarios! {
             (basic(&format!("anna:{}", "x".repeat(2000))), 401),
             (format!("{right}{right}"), 400),
             (format!("{right}Authorization: Bearer x\r\n"), 400),
+            (right.replace("\r\n", ", Bearer x\r\n"), 400),
+            ("Authorization: Bearer x, Basic YW5uYTpzZWNyZXRz\r\n".to_owned(), 400),
+            ("Authorization: Digest username=\"anna\", realm=\"r\"\r\n".to_owned(), 401),
         ] {
             let response = ask(&mut client, "GET /x", &format!("{HOST}{fields}"));
             assert_eq!(response.status, status, "{fields}");
@@ -72,9 +75,9 @@ scenarios! {
         }
         assert_eq!(upstream.heads().len(), accepted);
         let counters = proxy.counters();
-        assert_eq!(counters.rejected(Rejection::NoCredentials), 3);
+        assert_eq!(counters.rejected(Rejection::NoCredentials), 4);
         assert_eq!(counters.rejected(Rejection::InvalidCredentials), 11);
-        assert_eq!(counters.rejected(Rejection::SeveralCredentials), 2);
+        assert_eq!(counters.rejected(Rejection::SeveralCredentials), 4);
         let preflight = format!("{HOST}Origin: https://app.example\r\nAccess-Control-Request-Method: PUT\r\n");
         assert_eq!(ask(&mut client, "OPTIONS /x", &preflight).status, 204);
     }

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use aws_lc_rs::digest::{SHA256, digest};
 use blitz_http::{Name, RequestHead};
 
-use super::credentials::{Found, of_authorization, of_query, single};
+use super::credentials::{Found, has_second_scheme, of_authorization, of_query, single};
 use super::proof::{Proof, challenge, named};
 use super::{Identity, PolicyRequest};
 use crate::cookies::cookies;
@@ -109,7 +109,10 @@ impl ApiKeys {
             .keys
             .binary_search_by(|known| known.hash.as_slice().cmp(hash.as_ref()));
         let known = at.ok().and_then(|at| self.keys.get(at));
-        let known = known.ok_or(Rejection::InvalidApiKey)?;
+        let known = known.ok_or_else(|| match has_second_scheme(key) {
+            true => Rejection::SeveralCredentials,
+            false => Rejection::InvalidApiKey,
+        })?;
         if let (Some(clock), Some(expires)) = (request.clock, known.expires)
             && seconds(clock()) >= expires
         {
@@ -127,6 +130,12 @@ impl ApiKeys {
     pub(super) fn needs_authorization(&self) -> bool {
         let mut sources = self.sources.iter();
         sources.all(|source| *source == KeySource::Authorization)
+    }
+
+    /// Whether a key can stand in a field that trailers may have as well.
+    pub(super) fn takes_fields(&self) -> bool {
+        let mut sources = self.sources.iter();
+        sources.any(|source| matches!(source, KeySource::Field(_)))
     }
 
     /// Whether a field has another spelling of the name of a field with keys: its content would not be checked, and an

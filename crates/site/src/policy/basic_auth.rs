@@ -17,7 +17,7 @@ use blitz_http::{PooledFuture, RequestHead};
 
 use self::remembered::Digest;
 use self::verifier::Question;
-use super::credentials::{Found, of_authorization};
+use super::credentials::{Found, has_second_scheme, of_authorization};
 use super::proof::{Proof, challenge, named};
 use super::{Identity, PolicyRequest};
 use crate::edit::Edit;
@@ -92,7 +92,11 @@ impl BasicAuth {
             Found::Several => return Err(Rejection::SeveralCredentials),
             Found::One(text) => text,
         };
-        let credentials = Credentials::decode(text).ok_or(Rejection::InvalidCredentials)?;
+        let credentials = Credentials::decode(text);
+        let credentials = credentials.ok_or_else(|| match has_second_scheme(text) {
+            true => Rejection::SeveralCredentials,
+            false => Rejection::InvalidCredentials,
+        })?;
         let user = self.users.find(&credentials.name);
         let is_known = user.is_some();
         // A name has no colon, and a line has one.

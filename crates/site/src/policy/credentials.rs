@@ -20,22 +20,54 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Those of the scheme in the only line; those of other schemes are none. Of several lines nobody knows which one an
-/// upstream takes.
+/// Those of the scheme in the only line; those of other schemes are none. Of several lines, or of several schemes in a
+/// line, nobody knows which one an upstream takes. [A second scheme](has_second_scheme) behind this one is not looked for
+/// here, because no valid credentials have it.
 pub(super) fn of_authorization<'a>(fields: &'a Fields, scheme: &str) -> Found<'a> {
     let line = match single(fields.get_all(Name::Authorization)) {
         Found::One(line) => line,
         found => return found,
     };
     let Some((name, rest)) = line.split_at_checked(scheme.len()) else {
-        return Found::None;
+        return of_other_scheme(line);
     };
     match rest.first() {
         Some(b' ' | b'\t') | None if name.eq_ignore_ascii_case(scheme.as_bytes()) => {
             Found::One(rest.trim_ascii())
         }
-        _ => Found::None,
+        _ => of_other_scheme(line),
     }
+}
+
+fn of_other_scheme(line: &[u8]) -> Found<'_> {
+    match has_second_scheme(line) {
+        true => Found::Several,
+        false => Found::None,
+    }
+}
+
+/// Whether there is a second scheme in a line, as in `Bearer x, Basic y`. RFC 9110, section 11.6.2, has one only: some
+/// servers take the first one, others the last. A parameter follows a comma in credentials of one scheme.
+pub(super) fn has_second_scheme(line: &[u8]) -> bool {
+    if !line.contains(&b',') {
+        return false;
+    }
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    let mut members = line.split(|byte| {
+        let is_quote = *byte == b'"' && !is_escaped;
+        is_quoted ^= is_quote;
+        is_escaped = is_quoted && !is_quote && !is_escaped && *byte == b'\\';
+        *byte == b',' && !is_quoted
+    });
+    members.next();
+    members.any(|member| {
+        let member = member.trim_ascii();
+        let end = member
+            .iter()
+            .position(|byte| matches!(byte, b'=' | b' ' | b'\t' | b'"'));
+        let behind = member[end.unwrap_or(member.len())..].trim_ascii_start();
+        !member.is_empty() && behind.first() != Some(&b'=')
+    })
 }
 
 /// The values of the parameters of a query with a name, as they are written.
@@ -66,6 +98,35 @@ pub(super) fn single<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Found<'h
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_has_one_scheme() {
+        for (line, is_several) in [
+            ("Bearer x", false),
+            ("Bearer x,", false),
+            ("Bearer x, ,", false),
+            (
+                "Digest username=\"a, Basic b\", realm = \"r\",qop=auth",
+                false,
+            ),
+            ("Digest a=\"\\\", Basic b\", c=d", false),
+            (
+                "AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders=c;d, Signature=e",
+                false,
+            ),
+            ("Bearer x, Basic y", true),
+            ("Bearer x,Basic y=", true),
+            ("Bearer x,\tBasic\ty", true),
+            ("Digest a=\"b\", Bearer x", true),
+            ("Digest a=\"\\\\\", Basic b", true),
+            ("Negotiate, Basic y", true),
+            ("Basic y, Negotiate", true),
+            ("Bearer x, y", true),
+            ("Bearer x, \"y\"", true),
+        ] {
+            assert_eq!(has_second_scheme(line.as_bytes()), is_several, "{line}");
+        }
+    }
 
     #[test]
     fn no_spelling_hides_a_parameter() {

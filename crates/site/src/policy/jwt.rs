@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use self::settings::scalar;
 use self::token::{TokenError, Verified, verify};
-use super::credentials::{Found, of_authorization, of_query, single};
+use super::credentials::{Found, has_second_scheme, of_authorization, of_query, single};
 use super::memory::Owner;
 use super::proof::{Proof, challenge};
 use super::token_facts::TokenFacts;
@@ -174,6 +174,7 @@ impl Jwt {
         let verified = verified.map_err(|error| match error {
             TokenError::Expired => Rejection::TokenExpired,
             TokenError::Scope => Rejection::InsufficientScope,
+            TokenError::Form if has_second_scheme(token) => Rejection::SeveralTokens,
             _ => Rejection::InvalidToken,
         })?;
         let Verified {

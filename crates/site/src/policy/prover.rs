@@ -57,6 +57,14 @@ impl Prover {
         }
     }
 
+    /// Whether the proof can stand in a field that trailers may have as well.
+    pub(super) fn takes_fields(&self) -> bool {
+        match self {
+            Prover::ApiKeys(policy) => policy.takes_fields(),
+            Prover::BasicAuth(_) | Prover::Jwt(_) | Prover::ClientCert => false,
+        }
+    }
+
     /// Looks for a proof, and checks it.
     ///
     /// # Errors

@@ -626,8 +626,18 @@ fn claims_are_demanded() {
         (r#""role":"Admin""#, "role", &["admin"], Err(E::Scope)),
         (r#""role":["x","admin"]"#, "role", &["admin"], Ok(())),
         (r#""role":true"#, "role", &["true"], Ok(())),
-        (r#""id":9007199254740993"#, "id", &["9007199254740993"], Ok(())),
-        (r#""id":18446744073709551616"#, "id", &["18446744073709552000", "1.8446744073709552e19"], Err(E::Scope)),
+        (
+            r#""id":9007199254740993"#,
+            "id",
+            &["9007199254740993"],
+            Ok(()),
+        ),
+        (
+            r#""id":18446744073709551616"#,
+            "id",
+            &["18446744073709552000", "1.8446744073709552e19"],
+            Err(E::Scope),
+        ),
         (r#""role":null"#, "role", &[], Err(E::Scope)),
         (r#""role":{}"#, "role", &[], Ok(())),
         (r#""a":1"#, "role", &[], Err(E::Scope)),
@@ -685,12 +695,43 @@ fn values_of_fields_keep_their_meaning() {
 }
 
 #[test]
+fn a_second_scheme_is_no_token() {
+    let policy = Jwt::new(settings());
+    let refused = |text: &str| {
+        let mut head = RequestHead::new(Method::Get, "/");
+        head.fields.append("authorization", text);
+        let request = PolicyRequest {
+            head: &head,
+            client: crate::client::ClientAddress::Unix,
+            certificate: None,
+            clock: None,
+            limits: None,
+            authorizer: None,
+        };
+        policy.prove(&request).err()
+    };
+    let good = hs256(r#"{"alg":"HS256"}"#, CLAIMS);
+    assert_eq!(refused(&format!("Bearer {good}")), None);
+    assert_eq!(
+        refused(&format!("Bearer {good},")),
+        Some(Rejection::InvalidToken)
+    );
+    for line in [
+        format!("Bearer {good}, Basic YTpi"),
+        format!("Basic YTpi, Bearer {good}"),
+    ] {
+        assert_eq!(refused(&line), Some(Rejection::SeveralTokens), "{line}");
+    }
+}
+
+#[test]
 fn all_claims_are_told_as_they_are_written() {
     let policy = Jwt::new(JwtSettings {
         keeps_all: true,
         ..settings()
     });
-    let claims = r#"{"iss":"https://id.example/","aud":"api","exp":1800000060,"id":18446744073709551617}"#;
+    let claims =
+        r#"{"iss":"https://id.example/","aud":"api","exp":1800000060,"id":18446744073709551617}"#;
     let token = hs256(r#"{"alg":"HS256"}"#, claims);
     let keys = &policy.settings.keys;
     let facts = policy.verify(keys, (0, 0), token.as_bytes(), None).unwrap();
@@ -715,6 +756,8 @@ fn several_tokens_are_refused() {
         ("/", &[("authorization", "Bearer")], "-"),
         ("/", &[("authorization", "Bearera")], ""),
         ("/", &[("authorization", "Basic YTpi")], ""),
+        ("/", &[("authorization", "Basic YTpi, Bearer a")], "several"),
+        ("/", &[("authorization", "Digest a=\"b\", c=d")], ""),
         (
             "/",
             &[("authorization", "Bearer a"), ("authorization", "Bearer a")],
