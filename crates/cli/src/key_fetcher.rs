@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use blitz_config::KeysUrl;
 use blitz_gateway::{FetchedKeys, fetched_keys_in_use};
-use blitz_http::{Config, IoChoice, Pinning, sleep, spawn};
+use blitz_http::{CaSet, Config, IoChoice, Pinning, sleep, spawn};
 
 use self::document::Document;
 use self::schedule::Schedule;
@@ -98,6 +98,8 @@ async fn keep(keys: Weak<FetchedKeys>) {
 /// A key set with its times.
 struct Source {
     url: KeysUrl,
+    /// They verify the certificate of the server; `None` are those of the system.
+    authorities: Option<CaSet>,
     schedule: Schedule,
     stored: Stored,
     /// When the keys in use were fetched.
@@ -106,13 +108,18 @@ struct Source {
 
 impl Source {
     fn new(keys: &FetchedKeys) -> Option<Source> {
-        // The configuration has such URLs only.
+        // The configuration has such URLs and authorities only.
         let url = KeysUrl::parse(keys.url()).ok()?;
+        let authorities = match keys.authorities() {
+            Some(pem) => Some(CaSet::from_pem(pem).ok()?),
+            None => None,
+        };
         let now = blitz_http::now();
         let mut source = Source {
             schedule: Schedule::new(now),
-            stored: Stored::of(&url),
+            stored: Stored::of(&url, keys.authorities()),
             fetched: None,
+            authorities,
             url,
         };
         source.use_stored(keys, now);
@@ -135,7 +142,7 @@ impl Source {
     }
 
     async fn fetch(&mut self, keys: &FetchedKeys) {
-        let fetched = request::fetch(&self.url).await;
+        let fetched = request::fetch(&self.url, self.authorities.as_ref()).await;
         let used = fetched.and_then(|document| {
             let change = keys.replace(&document.content)?;
             Ok((document, change))

@@ -374,6 +374,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Jwt, "forward", Kind::ClaimFields, "none", "fields of forwarded requests that get the values of claims"),
     key(Scope::Jwt, "from", Kind::OneOrMore, "\"header\"", "where the token stands: `\"header\"`, which is `Authorization: Bearer`, `\"cookie:NAME\"` or `\"query:NAME\"`"),
     key(Scope::Jwt, "issuer", Kind::OneOrMore, "any", "values of `iss`, one of which tokens need"),
+    key(Scope::Jwt, "keys_ca", Kind::Text, "those of the system", "a file with the authorities for the certificate of the server of `keys_url`"),
     key(Scope::Jwt, "keys_file", Kind::Text, "", "a JSON Web Key Set"),
     key(Scope::Jwt, "keys_url", Kind::Text, "", "the URL of a JSON Web Key Set, which is fetched"),
     key(Scope::Jwt, "leeway", Kind::Seconds, "\"30s\"", "how much the clocks may differ, at most 10 minutes"),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use blitz_config::KeysUrl;
 use blitz_host::names::look_up_once;
 use blitz_http::{
-    Address, BodyLength, ClientOptions, ClientTls, Connection, Limits, Method, Name, Part, Pool,
-    RequestHead, Response, UpstreamTls, blocking, timeout,
+    Address, BodyLength, CaSet, ClientOptions, ClientTls, Connection, Limits, Method, Name, Part,
+    Pool, RequestHead, Response, UpstreamTls, blocking, timeout,
 };
 
 use super::document::{Document, max_age};
@@ -22,16 +22,16 @@ pub(super) const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 /// The most addresses whose problems are told.
 const PROBLEMS_MAX: usize = 8;
 
-/// Fetches the document.
+/// Fetches the document. The certificate of its server is verified with these authorities, or those of the system.
 ///
 /// # Errors
 /// The problem, and a remedy if there is one.
-pub(super) async fn fetch(url: &KeysUrl) -> Result<Document, String> {
-    let fetched = timeout(TIMEOUT, request(url)).await;
+pub(super) async fn fetch(url: &KeysUrl, authorities: Option<&CaSet>) -> Result<Document, String> {
+    let fetched = timeout(TIMEOUT, request(url, authorities)).await;
     fetched.unwrap_or_else(|_| Err("no response in time".to_owned()))
 }
 
-async fn request(url: &KeysUrl) -> Result<Document, String> {
+async fn request(url: &KeysUrl, authorities: Option<&CaSet>) -> Result<Document, String> {
     let options = ClientOptions {
         response_timeout: TIMEOUT,
         // Over HTTP/2 the rest of a document that is too long is at most as long, or the connection is closed.
@@ -43,7 +43,7 @@ async fn request(url: &KeysUrl) -> Result<Document, String> {
     };
     // Used once: the next request is minutes away.
     let pool = Pool::new(options);
-    let connection = connect(url, &pool).await?;
+    let connection = connect(url, authorities, &pool).await?;
     let (_body, stream) = connection.request(&head(url), BodyLength::Empty);
     let response = stream.response().await;
     read(response.map_err(|error| error.to_string())?).await
@@ -59,11 +59,17 @@ fn head(url: &KeysUrl) -> RequestHead {
     head
 }
 
-async fn connect(url: &KeysUrl, pool: &Pool) -> Result<Connection, String> {
+async fn connect(
+    url: &KeysUrl,
+    authorities: Option<&CaSet>,
+    pool: &Pool,
+) -> Result<Connection, String> {
     let tls = match url.is_tls {
         false => None,
         true => {
-            let tls = ClientTls::builder().authorities(authorities::of_system());
+            let authorities = authorities.cloned();
+            let authorities = authorities.unwrap_or_else(authorities::of_system);
+            let tls = ClientTls::builder().authorities(authorities);
             let tls = tls.build().map_err(|error| error.to_string())?;
             let tls = UpstreamTls::new(&tls.into(), &url.host);
             Some(tls.map_err(|error| error.to_string())?)

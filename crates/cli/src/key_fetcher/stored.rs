@@ -25,13 +25,19 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    pub(super) fn of(url: &KeysUrl) -> Stored {
-        Stored::beneath(state_folder::folder().as_deref(), url)
+    pub(super) fn of(url: &KeysUrl, authorities: Option<&[u8]>) -> Stored {
+        Stored::beneath(state_folder::folder().as_deref(), url, authorities)
     }
 
-    fn beneath(folder: Option<&Path>, url: &KeysUrl) -> Stored {
+    /// Keys from a server that other authorities have verified are in another file.
+    fn beneath(folder: Option<&Path>, url: &KeysUrl, authorities: Option<&[u8]>) -> Stored {
         let url = url.to_string();
-        let hash = digest(&SHA256, url.as_bytes());
+        let mut named = url.clone().into_bytes();
+        if let Some(authorities) = authorities {
+            named.push(b'\n');
+            named.extend_from_slice(authorities);
+        }
+        let hash = digest(&SHA256, &named);
         let digits = hash.as_ref().iter().take(16);
         let digits: String = digits.map(|byte| format!("{byte:02x}")).collect();
         Stored {
@@ -88,7 +94,7 @@ mod tests {
     fn a_document_is_stored_for_its_url_with_its_age() {
         let folder = std::env::temp_dir().join(format!("blitz-stored-{}", std::process::id()));
         let url = |text: &str| KeysUrl::parse(text).unwrap();
-        let stored = |text: &str| Stored::beneath(Some(&folder), &url(text));
+        let stored = |text: &str| Stored::beneath(Some(&folder), &url(text), None);
         let one = stored("https://id.example/a");
         let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds);
         assert!(one.read(at(0)).is_none());
@@ -103,7 +109,9 @@ mod tests {
             (content.as_slice(), age.as_secs()),
             (&b"{\"keys\":\n[]}"[..], 7)
         );
-        // Not of another URL, and not of the future.
+        // Not of another URL or of a server that others have verified, and not of the future.
+        let verified = Stored::beneath(Some(&folder), &url("https://id.example/a"), Some(b"ca"));
+        assert!(verified.read(at(7)).is_none());
         assert!(stored("https://id.example/b").read(at(7)).is_none());
         assert!(one.read(at(0) - Duration::from_secs(1)).is_none());
         for content in [
@@ -128,7 +136,7 @@ mod tests {
         assert!(one.read(at(7)).is_none());
         fs::remove_dir_all(&folder).unwrap();
         assert!(
-            Stored::beneath(None, &url("https://id.example/a"))
+            Stored::beneath(None, &url("https://id.example/a"), None)
                 .write(b"", at(0))
                 .is_err()
         );

@@ -158,6 +158,48 @@ fn keys_are_fetched_rotated_and_kept() {
 }
 
 #[test]
+fn a_private_authority_verifies_the_server_of_the_keys() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    let key = Key::new("one");
+    let issuer = Issuer::start(&set_of(&[&key]));
+    // Blitz is its own issuer over TLS.
+    let (cert, private_key) = folder.certificate("localhost");
+    other.certificate("localhost");
+    let url = issuer.upstream.url();
+    let server = Running::start(
+        &folder,
+        &["--cert", &cert, "--key", &private_key, "--to", &url],
+    );
+    let port = server.address("https://").port();
+    let start = |of: &Folder, ca: &str| {
+        let text = format!(
+            "listen = [\"127.0.0.1:0\"]\n[site.\"a.example\"]\nrespond = \"200 in\"\n\
+             jwt = {{ keys_url = \"https://localhost:{port}/keys\"{ca} }}\n"
+        );
+        fs::write(of.file("blitz.toml"), text).unwrap();
+        Running::announcing(of, &["--config", &of.file("")], "http://")
+    };
+    let gateway = Folder::new();
+    let ca = format!(", keys_ca = \"{}\"", folder.file("ca.pem"));
+    let running = start(&gateway, &ca);
+    wait_for(&running, &key.bearer(), 200);
+    drop(running);
+    // Others do not verify it, and keys that it has verified are none of theirs.
+    for ca in [
+        String::new(),
+        format!(", keys_ca = \"{}\"", other.file("ca.pem")),
+    ] {
+        let running = start(&gateway, &ca);
+        let end = Instant::now() + 3 * IO_TIMEOUT;
+        while !running.log().contains("cannot be fetched") {
+            assert!(Instant::now() < end, "{ca}: {}", running.log());
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(ask(&running, "/", &key.bearer()).status, 503, "{ca}");
+    }
+}
+
+#[test]
 fn hostile_documents_change_nothing() {
     let key = Key::new("one");
     let good = set_of(&[&key]);

@@ -15,6 +15,8 @@ pub use keys_url::KeysUrl;
 pub struct Jwt {
     /// The keys that verify them.
     pub keys: JwtKeys,
+    /// The file with the authorities for the server of a URL; without it those of the system.
+    pub keys_ca: Option<Placed<String>>,
     /// Names of algorithms; none are those of the keys.
     pub algorithms: Vec<&'static str>,
     /// Values of `iss`; none are any.

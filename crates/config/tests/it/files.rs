@@ -112,7 +112,7 @@ api_keys = { file = "api-keys", from = ["header:X-Key", "cookie:key", "query:key
 client_cert = true
 "/any" = { allow = ["10.0.0.0/8"], basic_auth = "users.htpasswd", satisfy = "any" }
 "/keys".jwt = { keys_file = "jwks.json", leeway = "0" }
-"/fetched".jwt = { keys_url = "https://id.example/jwks.json" }
+"/fetched".jwt = { keys_url = "https://id.example/jwks.json", keys_ca = "id.pem" }
 "/own".jwt = { secret = "${APP}", from = "query:token", optional = true }
 access_log = false
 replace_errors = true

@@ -17,6 +17,8 @@ use crate::units::{self, ValueError};
 const EXAMPLE: &str = "write for example { keys_file = \"jwks.json\", audience = \"api\" }";
 const SOURCE: &str = "\"header\", \"cookie:NAME\" or \"query:NAME\"";
 
+const AUTHORITIES: &str = "\"/etc/blitz/id.pem\"";
+
 const LEEWAY: Duration = Duration::from_secs(30);
 
 /// The most that a leeway may be: it lengthens the life of every token.
@@ -102,9 +104,16 @@ impl Reader<'_> {
         }
     }
 
-    /// With a secret of a public set everybody could sign tokens.
+    /// With a secret of a public set everybody could sign tokens. Authorities are for a server with a certificate.
     fn check_keys_url(&mut self, jwt: &Jwt, place: Span) {
         let is_symmetric = |name: &&&str| name.starts_with("HS");
+        let is_tls = matches!(&jwt.keys, JwtKeys::KeysUrl(url) if url.value.is_tls);
+        if let (false, Some(ca)) = (is_tls, &jwt.keys_ca) {
+            let message =
+                "`keys_ca` is for the certificate of a server, and the keys come from none";
+            let label = "leave it out, or write a `keys_url` with https://";
+            self.error("jwt-keys", ca.span.clone(), message, label);
+        }
         let JwtKeys::KeysUrl(_) = &jwt.keys else {
             return;
         };
@@ -119,6 +128,7 @@ impl Reader<'_> {
         let value = entry.value;
         let plain = |texts: Vec<StringValue>| texts.into_iter().map(|text| text.value).collect();
         match entry.name {
+            "keys_ca" => jwt.keys_ca = self.file(value, AUTHORITIES),
             "algorithms" => {
                 for text in self.one_or_more(value, "\"RS256\"") {
                     jwt.algorithms.extend(self.parsed(&text, algorithm));
@@ -226,6 +236,7 @@ impl Reader<'_> {
 fn no_demands() -> Jwt {
     Jwt {
         keys: JwtKeys::SecretFile(Placed::new(String::new(), 0..0)),
+        keys_ca: None,
         algorithms: Vec::new(),
         issuers: Vec::new(),
         audiences: Vec::new(),

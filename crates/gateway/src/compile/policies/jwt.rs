@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use blitz_config::{ClaimDemand as Demand, Diagnostic, JwtKeys, Placed, TokenSource as Source};
+use blitz_http::CaSet;
 use blitz_site::{
-    Algorithm, Claim, ClaimDemand, FetchedKeys, Jwt, JwtKey, JwtSettings, Policy, Prover,
-    TokenSource, key_set,
+    Algorithm, Claim, ClaimDemand, FetchedKeys, Jwt, JwtKey, JwtSettings, LoadedFile, Policy,
+    Prover, TokenSource, key_set,
 };
 
 use super::Compiler;
@@ -34,7 +35,13 @@ impl<'a> Compiler<'a, '_> {
         let algorithms: Vec<_> = names.filter_map(|name| Algorithm::parse(name)).collect();
         let (keys, fetched) = match &settings.keys {
             JwtKeys::KeysUrl(url) => {
-                let fetched = FetchedKeys::shared(&url.value.to_string(), &algorithms);
+                let authorities = match &settings.keys_ca {
+                    Some(path) => Some(self.authorities(path)?),
+                    None => None,
+                };
+                let url = url.value.to_string();
+                let authorities = authorities.as_ref().map(|file| &*file.content);
+                let fetched = FetchedKeys::shared(&url, &algorithms, authorities);
                 (Vec::new(), Some(fetched))
             }
             keys => (self.keys(keys, &algorithms)?, None),
@@ -69,6 +76,18 @@ impl<'a> Compiler<'a, '_> {
             is_optional: settings.is_optional,
         });
         Some(Policy::Proof(Prover::Jwt(Arc::new(jwt))))
+    }
+
+    /// A file with authorities.
+    fn authorities(&mut self, path: &'a Placed<String>) -> Option<LoadedFile> {
+        let file = self.file(path)?;
+        match CaSet::from_pem(&file.content) {
+            Ok(_) => Some(file),
+            Err(error) => {
+                self.error("jwt-keys", path, &error.to_string(), error.remedy());
+                None
+            }
+        }
     }
 
     fn keys(&mut self, keys: &'a JwtKeys, algorithms: &[Algorithm]) -> Option<Vec<JwtKey>> {

@@ -15,6 +15,8 @@ use super::token::key_id;
 pub struct FetchedKeys {
     url: String,
     algorithms: Vec<Algorithm>,
+    /// The certificates in PEM that verify that of the server; `None` are those of the system.
+    authorities: Option<Box<[u8]>>,
     latest: ArcSwapOption<NumberedSet>,
     /// A token names a key that is not there.
     is_wanted: AtomicBool,
@@ -73,18 +75,26 @@ pub fn key_fetches() -> KeyFetches {
 }
 
 impl FetchedKeys {
-    /// Those of a URL for these algorithms, without which keys have their own ones.
+    /// Those of a URL for these algorithms, without which keys have their own ones. The certificate of the server is
+    /// verified with these authorities in PEM, or those of the system.
     #[must_use]
-    pub fn shared(url: &str, algorithms: &[Algorithm]) -> Arc<FetchedKeys> {
+    pub fn shared(
+        url: &str,
+        algorithms: &[Algorithm],
+        authorities: Option<&[u8]>,
+    ) -> Arc<FetchedKeys> {
         let mut all = all();
         let known = all.iter().filter_map(Weak::upgrade);
-        let mut same = known.filter(|keys| keys.url == url && keys.algorithms == algorithms);
+        let mut same = known.filter(|keys| {
+            keys.url == url && keys.algorithms == algorithms && keys.authorities() == authorities
+        });
         if let Some(keys) = same.next() {
             return keys;
         }
         let keys = Arc::new(FetchedKeys {
             url: url.to_owned(),
             algorithms: algorithms.to_vec(),
+            authorities: authorities.map(Box::from),
             latest: ArcSwapOption::empty(),
             is_wanted: AtomicBool::new(false),
             is_failing: AtomicBool::new(false),
@@ -97,6 +107,12 @@ impl FetchedKeys {
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The certificates in PEM that verify that of the server; `None` are those of the system.
+    #[must_use]
+    pub fn authorities(&self) -> Option<&[u8]> {
+        self.authorities.as_deref()
     }
 
     /// Whether there are keys.
@@ -163,7 +179,9 @@ impl FetchedKeys {
 
 impl PartialEq for FetchedKeys {
     fn eq(&self, other: &FetchedKeys) -> bool {
-        self.url == other.url && self.algorithms == other.algorithms
+        self.url == other.url
+            && self.algorithms == other.algorithms
+            && self.authorities == other.authorities
     }
 }
 
@@ -171,6 +189,6 @@ impl Eq for FetchedKeys {}
 
 impl Hash for FetchedKeys {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.url, &self.algorithms).hash(state);
+        (&self.url, &self.algorithms, &self.authorities).hash(state);
     }
 }

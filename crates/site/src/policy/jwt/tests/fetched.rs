@@ -36,7 +36,7 @@ fn decide(jwt: &Arc<Jwt>, token: &str) -> Result<(), Rejection> {
 }
 
 fn route(url: &str) -> (Arc<Jwt>, Arc<FetchedKeys>) {
-    let fetched = FetchedKeys::shared(url, &[]);
+    let fetched = FetchedKeys::shared(url, &[], None);
     let jwt = Jwt::new(JwtSettings {
         keys: Vec::new(),
         fetched: Some(Arc::clone(&fetched)),
@@ -141,7 +141,7 @@ fn routes_with_the_same_url_share_its_keys() {
     let (one, fetched) = route(url);
     let (other, same) = route(url);
     assert!(Arc::ptr_eq(&fetched, &same) && one == other);
-    let chosen = FetchedKeys::shared(url, &[Algorithm::Es256]);
+    let chosen = FetchedKeys::shared(url, &[Algorithm::Es256], None);
     assert!(!Arc::ptr_eq(&fetched, &chosen));
     let is_in_use = || fetched_keys_in_use().iter().any(|keys| keys.url() == url);
     assert!(is_in_use());
