@@ -51,6 +51,29 @@ pub(crate) fn chosen(file: Option<&Path>) -> PathBuf {
     file.map_or_else(usual, Path::to_owned)
 }
 
+/// The control socket that a file names: the file that is chosen, or else the usual one. `None` if there is no file, or
+/// it names none.
+///
+/// # Errors
+/// The file that is chosen cannot be read.
+pub(crate) fn control_socket(file: Option<&Path>) -> Result<Option<(PathBuf, Socket)>, String> {
+    let Some(path) = file.map(Path::to_owned).or_else(usual) else {
+        return Ok(None);
+    };
+    let path = file_in(&path);
+    let document = match document(&path) {
+        Ok(document) => document,
+        Err(problem) if file.is_some() => return Err(problem),
+        // Others may not read that of the machine.
+        Err(_) => return Ok(None),
+    };
+    // Also of a file with mistakes: the process tells them.
+    let (mut configuration, _) = blitz_config::read(&document, &variables());
+    resolve_socket(&mut configuration, &path);
+    let socket = configuration.process.control.socket;
+    Ok(socket.map(|socket| (path, socket.value)))
+}
+
 /// A file and its configuration.
 pub(crate) struct ConfigFile {
     document: Document,
@@ -123,9 +146,7 @@ impl ConfigFile {
         let started = SystemTime::now();
         let (mut configuration, mut diagnostics) = blitz_config::read(&document, &variables());
         let folder = path.parent().unwrap_or(Path::new(""));
-        if let Some(Socket::Path(socket)) = socket_of(&mut configuration) {
-            *socket = folder.join(&socket).display().to_string();
-        }
+        resolve_socket(&mut configuration, &path);
         if let Some(log) = &mut configuration.process.log.access {
             access_log::resolve(&mut log.value, folder);
         }
@@ -290,9 +311,13 @@ pub(crate) fn variables() -> Environment {
     env::vars_os().filter_map(in_unicode).collect()
 }
 
-fn socket_of(configuration: &mut Configuration) -> Option<&mut Socket> {
-    let socket = configuration.process.control.socket.as_mut()?;
-    Some(&mut socket.value)
+/// A relative path of the control socket begins at the folder of the file.
+fn resolve_socket(configuration: &mut Configuration, file: &Path) {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let socket = configuration.process.control.socket.as_mut();
+    if let Some(Socket::Path(socket)) = socket.map(|socket| &mut socket.value) {
+        *socket = folder.join(&socket).display().to_string();
+    }
 }
 
 /// Checks of values that need other crates or files.

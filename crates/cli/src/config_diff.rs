@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::control_client::{self, ANSWER_TIMEOUT};
+use crate::control_client::{self, ANSWER_TIMEOUT, Chosen};
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -62,7 +62,7 @@ fn ask(arguments: &DiffArguments) -> Result<String, String> {
     });
     let file = file.map(|file| ("file", file.display().to_string()));
     let target = control_client::target("/config/diff", file.as_slice());
-    get(arguments.control.as_deref(), &target)
+    get(of_socket(arguments.control.as_deref()), &target)
 }
 
 /// The effective configuration of a running process.
@@ -70,15 +70,22 @@ fn ask(arguments: &DiffArguments) -> Result<String, String> {
 /// # Errors
 /// The problem with its remedy.
 pub(crate) fn running(control: Option<&Path>) -> Result<String, String> {
-    get(control, "/config")
+    get(of_socket(control), "/config")
+}
+
+fn of_socket(socket: Option<&Path>) -> Chosen<'_> {
+    Chosen {
+        socket,
+        config: None,
+    }
 }
 
 /// The content of a response with 200.
 ///
 /// # Errors
 /// The content of another response, or the problem with its remedy.
-pub(crate) fn get(control: Option<&Path>, target: &str) -> Result<String, String> {
-    let answer = control_client::ask(control, "GET", target, ANSWER_TIMEOUT)?;
+pub(crate) fn get(process: Chosen<'_>, target: &str) -> Result<String, String> {
+    let answer = control_client::ask(process, "GET", target, ANSWER_TIMEOUT)?;
     match answer.status {
         200 => Ok(answer.content),
         _ => Err(format!("blitz: {}", answer.content)),

@@ -12,6 +12,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use blitz_config::Socket;
+
+use crate::config;
+
 pub(crate) use self::streamed::{StreamedContent, open};
 
 /// The longest wait for the response to a question, which changes nothing.
@@ -97,18 +101,50 @@ impl fmt::Display for Place {
     }
 }
 
-/// Sends a request to the socket that is chosen, or to the first of the usual ones that a process listens at.
+/// The process that is asked, as people choose it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Chosen<'a> {
+    /// Its socket.
+    pub(crate) socket: Option<&'a Path>,
+    /// The file that names its socket.
+    pub(crate) config: Option<&'a Path>,
+}
+
+impl Chosen<'_> {
+    /// The sockets at which it may listen: the one that is chosen, or that of the file that `blitz run` would use, or
+    /// the usual ones.
+    ///
+    /// # Errors
+    /// The file says that it has none, or the file that is chosen cannot be read.
+    fn sockets(self) -> Result<Vec<PathBuf>, String> {
+        if let Some(socket) = self.socket {
+            return Ok(vec![socket.to_owned()]);
+        }
+        match config::control_socket(self.config) {
+            Ok(None) => Ok(usual_paths()),
+            Ok(Some((_, Socket::Path(path)))) => Ok(vec![path.into()]),
+            Ok(Some((file, Socket::Off))) => Err(format!(
+                "blitz: {} has `control.socket = false`, so its process has no socket\n  \
+                 name that of another process with --control PATH",
+                file.display()
+            )),
+            Err(problem) => Err(format!("blitz: {problem}")),
+        }
+    }
+}
+
+/// Sends a request to the first of the sockets of a process at which one listens.
 ///
 /// # Errors
 /// There is no process, or no response in time: the problem with its remedy.
 pub(crate) fn ask(
-    chosen: Option<&Path>,
+    chosen: Chosen<'_>,
     method: &str,
     target: &str,
     timeout: Duration,
 ) -> Result<Answer, String> {
-    let paths = chosen.map_or_else(usual_paths, |path| vec![path.to_owned()]);
-    let places: Vec<_> = paths.into_iter().map(Place::Socket).collect();
+    let sockets = chosen.sockets()?;
+    let places: Vec<_> = sockets.into_iter().map(Place::Socket).collect();
     ask_first(&places, method, target, timeout).map_err(|problem| match problem {
         Problem::NoProcess => no_socket(&places),
         Problem::NoAnswer(problem) => problem,

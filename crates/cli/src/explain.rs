@@ -18,6 +18,7 @@ use serde_json::json;
 use self::question::LOCALHOST;
 use crate::check::Format;
 use crate::config::{self, ConfigFile};
+use crate::control_client::Chosen;
 use crate::explanation::{self, About, ExplanationLine};
 use crate::redaction::{is_secret, shown, without_userinfo};
 use crate::{config_diff, control_client, effective, output};
@@ -63,14 +64,16 @@ pub(crate) struct ExplainArguments {
     format: Format,
 
     /// The file, or a folder with blitz.toml [default: $BLITZ_CONFIG, ./blitz.toml or /etc/blitz/blitz.toml]
-    #[arg(long, value_name = "FILE", conflicts_with = "running")]
+    ///
+    /// With --running the file that names the socket of the process.
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
     /// Ask a running Blitz, which may use another version of the file
     #[arg(long)]
     running: bool,
 
-    /// Socket of the process [default: /run/blitz/control.sock, $XDG_RUNTIME_DIR/blitz/control.sock]
+    /// Socket of the process [default: that of the file, /run/blitz/control.sock, $XDG_RUNTIME_DIR/blitz/control.sock]
     #[arg(long, value_name = "PATH", requires = "running")]
     control: Option<PathBuf>,
 }
@@ -99,7 +102,11 @@ fn text(arguments: &ExplainArguments) -> Result<String, String> {
     };
     if arguments.running {
         let target = control_client::target("/explain", &question.pairs());
-        let answer = config_diff::get(arguments.control.as_deref(), &target);
+        let process = Chosen {
+            socket: arguments.control.as_deref(),
+            config: arguments.config.as_deref(),
+        };
+        let answer = config_diff::get(process, &target);
         return answer.map_err(|problem| problem.trim_start_matches("blitz: ").to_owned());
     }
     let file = ConfigFile::load(&config::chosen(arguments.config.as_deref()), false)?;

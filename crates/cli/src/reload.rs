@@ -13,6 +13,7 @@ use crate::access_log::OpenAccessLog;
 use crate::announce::shown;
 use crate::config::ConfigFile;
 use crate::control::Outcome;
+use crate::control_client::Chosen;
 use crate::in_use::InUse;
 use crate::listeners::ListenAddresses;
 use crate::otlp::OpenExport;
@@ -25,6 +26,7 @@ use crate::{control_client, differences, output};
 const EXAMPLES: &str = "\
 Examples:
   blitz reload                               the process with the usual socket
+  blitz reload --config /srv/blitz.toml      the one whose socket this file names
   blitz reload --control /run/my/blitz.sock  another one
 
 It prints what has changed. The exit code is 1 if the file has mistakes, which are printed; then the
@@ -33,9 +35,16 @@ configuration in use stays.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReloadArguments {
-    /// Socket of the process [default: /run/blitz/control.sock, $XDG_RUNTIME_DIR/blitz/control.sock]
+    /// Socket of the process [default: that of the file, /run/blitz/control.sock, $XDG_RUNTIME_DIR/blitz/control.sock]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+
+    /// The file that names the socket, or a folder with blitz.toml [default: $BLITZ_CONFIG, ./blitz.toml or
+    /// /etc/blitz/blitz.toml]
+    ///
+    /// The process reads the file that it was started with.
+    #[arg(long, value_name = "FILE", conflicts_with = "control")]
+    config: Option<PathBuf>,
 
     /// How long to wait for the outcome
     ///
@@ -45,7 +54,11 @@ pub(crate) struct ReloadArguments {
 }
 
 pub(crate) fn run(arguments: &ReloadArguments) -> ExitCode {
-    match ask(arguments.control.as_deref(), arguments.timeout) {
+    let process = Chosen {
+        socket: arguments.control.as_deref(),
+        config: arguments.config.as_deref(),
+    };
+    match ask(process, arguments.timeout) {
         Ok(changes) => {
             output::print(&changes);
             ExitCode::SUCCESS
@@ -58,8 +71,8 @@ pub(crate) fn run(arguments: &ReloadArguments) -> ExitCode {
 }
 
 /// Asks a running process for a reload.
-fn ask(chosen: Option<&Path>, timeout: Duration) -> Outcome {
-    let answer = control_client::ask(chosen, "POST", "/reload", timeout)?;
+fn ask(process: Chosen<'_>, timeout: Duration) -> Outcome {
+    let answer = control_client::ask(process, "POST", "/reload", timeout)?;
     match answer.status {
         200 => Ok(answer.content),
         _ => Err(answer.content),

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 use crate::https::{Folder, Running};
 use crate::{blitz, stderr, stdout};
@@ -253,4 +254,51 @@ fn networks_of_files_change_with_a_reload() {
     fs::remove_file(&networks).unwrap();
     assert_eq!(run(&["reload"]).0, Some(1));
     assert!(explained("192.0.2.1").0);
+}
+
+#[test]
+fn the_socket_of_the_file_is_found() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    // A path that begins at the folder of the file.
+    let text = format!(
+        "listen = [\"127.0.0.1:0\"]\ncontrol.socket = \"own.sock\"\n[site]\n\"a.example\" = \"{}\"\n",
+        "http://127.0.0.1:1"
+    );
+    fs::write(folder.file("blitz.toml"), &text).unwrap();
+    let socket = folder.file("own.sock");
+    let flags = ["--config", &folder.file(""), "--control", &socket];
+    let _running = Running::announcing(&folder, &flags, "http://");
+    let in_folder = |folder: &Folder, arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_blitz"));
+        let command = command
+            .current_dir(folder.file(""))
+            .env_remove("BLITZ_CONFIG");
+        command.args(arguments).output().unwrap()
+    };
+    let explain = ["explain", "GET", "http://a.example/", "--running"];
+    for arguments in [&["reload"][..], &explain] {
+        let output = in_folder(&folder, arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let output = blitz(&[arguments, &["--config", &folder.file("blitz.toml")]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+    // No other process is meant where the file names a socket, or none at all.
+    for (line, problem) in [
+        ("control.socket = \"gone.sock\"\n", "gone.sock"),
+        ("control.socket = false\n", "`control.socket = false`"),
+    ] {
+        fs::write(other.file("blitz.toml"), line).unwrap();
+        for arguments in [&["reload"][..], &explain] {
+            let output = in_folder(&other, arguments);
+            assert_eq!(output.status.code(), Some(1));
+            let text = stderr(&output);
+            assert!(text.contains(problem) && !text.contains("/run/"), "{text}");
+        }
+    }
+    let output = blitz(&["reload", "--config", &other.file("missing.toml")]);
+    assert!(
+        stderr(&output).contains("cannot be read"),
+        "{}",
+        stderr(&output)
+    );
 }
