@@ -23,6 +23,17 @@ impl Configuration {
         }
         names.into_iter().collect()
     }
+
+    /// Whether the names of clients are told, in the access log or by a placeholder.
+    #[must_use]
+    pub fn tells_users(&self) -> bool {
+        let mut tells = self.process.log.access.is_some();
+        let routes = self.sites.iter().flat_map(|site| &site.routes);
+        for settings in routes.flat_map(all_settings) {
+            of_templates(settings, |template, _| tells |= template.has_user());
+        }
+        tells
+    }
 }
 
 /// The settings of a route and of its variants.

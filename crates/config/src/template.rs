@@ -71,6 +71,8 @@ pub enum Placeholder {
     CertificateSubject,
     /// SHA-256 of the certificate of the client.
     CertificateFingerprint,
+    /// The name of the client, as the route's policies or its handshake have verified.
+    User,
     /// The claim with this name, of the token that the route's `jwt` has verified.
     Claim(Box<str>),
 }
@@ -96,10 +98,17 @@ impl Template {
         })
     }
 
-    /// Whether it tells who the client is, by its certificate or its token.
+    /// Whether it tells who the client is, by its certificate, its token or its name.
     #[must_use]
     pub fn has_identity(&self) -> bool {
-        self.client_certificate().is_some() || self.claims().next().is_some()
+        self.client_certificate().is_some() || self.claims().next().is_some() || self.has_user()
+    }
+
+    /// Whether it has the name of the client.
+    #[must_use]
+    pub fn has_user(&self) -> bool {
+        let is_user = |part: &TemplatePart| *part == TemplatePart::Placeholder(Placeholder::User);
+        self.parts.iter().any(is_user)
     }
 
     /// The first placeholder for the certificate of the client.
@@ -184,6 +193,7 @@ impl fmt::Display for Placeholder {
             Placeholder::Cookie(name) => write!(f, "cookie.{name}"),
             Placeholder::CertificateSubject => f.write_str("client_cert.subject"),
             Placeholder::CertificateFingerprint => f.write_str("client_cert.fingerprint"),
+            Placeholder::User => f.write_str("user"),
             Placeholder::Claim(name) => write!(f, "jwt.{name}"),
         }
     }
@@ -221,7 +231,8 @@ pub(crate) const NAMES: [&str; 8] = [
 ];
 
 /// Further ones, as they are written.
-pub(crate) const NAMES_OF_VALUES: [&str; 5] = [
+pub(crate) const NAMES_OF_VALUES: [&str; 6] = [
+    "user",
     "header.NAME",
     "cookie.NAME",
     "jwt.CLAIM",

@@ -61,6 +61,7 @@ pub fn compile(
 ) -> Vec<Site> {
     let mut compiler = Compiler {
         claims: configuration.claims(),
+        tells_users: configuration.tells_users(),
         hash_key: policies::hash_key(&configuration.process.redis),
         shared: SharedValues::new(read_file, &configuration.folder),
         diagnostics,
@@ -144,6 +145,8 @@ fn key(key: &blitz_config::RouteKey) -> Result<RouteKey, KeyError> {
 struct Compiler<'a, 'f> {
     /// Those that limits and placeholders use.
     claims: Vec<String>,
+    /// Whether somebody is told the names of clients.
+    tells_users: bool,
     /// For values by which limits of several processes count.
     hash_key: [u64; 2],
     shared: SharedValues<'a, 'f>,

@@ -287,10 +287,11 @@ impl Forward {
     }
 }
 
-/// The path with values in place of placeholders. No server can read a dot segment in it (rule 10). A claim that lacks a
-/// value would leave out what tells clients apart.
+/// The path with values in place of placeholders. No server can read a dot segment in it (rule 10). A claim or
+/// a user that lacks a value would leave out what tells clients apart.
 fn compose(template: &Template, facts: &Facts<'_>, path: &mut String) -> Replaced {
-    if template.claims().any(|name| facts.claim(name).is_none()) {
+    let lacks_user = template.has_user() && facts.user().is_none();
+    if lacks_user || template.claims().any(|name| facts.claim(name).is_none()) {
         return Replaced::DotSegment;
     }
     path.clear();

@@ -142,6 +142,11 @@ impl OwnedRecord {
         }
     }
 
+    /// Notes the name of the client.
+    pub(crate) fn note_user(&mut self, user: &str) {
+        self.texts.note_user(user);
+    }
+
     /// Notes path and query of the head that is sent to the upstream.
     pub(crate) fn note_sent(&mut self, head: &RequestHead) {
         self.texts.note_sent(head);
@@ -218,6 +223,12 @@ impl OwnedRecord {
     #[must_use]
     pub fn request_id(&self) -> &[u8] {
         self.texts.get(Text::Id)
+    }
+
+    /// The name of the client, as policies or its handshake have verified.
+    #[must_use]
+    pub fn user(&self) -> &[u8] {
+        self.texts.get(Text::User)
     }
 
     /// The name of the site.

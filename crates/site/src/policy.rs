@@ -128,6 +128,13 @@ pub enum Identity<'p> {
     None(&'p [Edit]),
     /// The client has proved who it is.
     Verified(Rc<[Edit]>),
+    /// The client has proved that it is a user.
+    User {
+        /// The name, which a field can have.
+        name: Rc<str>,
+        /// The changes of the request.
+        edits: Rc<[Edit]>,
+    },
     /// The client has proved that it has a key, by the name of it, which is empty if nobody asks for it.
     Key {
         /// The name.
@@ -137,6 +144,8 @@ pub enum Identity<'p> {
     },
     /// A token has proved it.
     Token(Rc<TokenFacts>),
+    /// A token has proved it, of which the action is told nothing.
+    Subject(Rc<TokenFacts>),
 }
 
 impl Identity<'_> {
@@ -153,11 +162,34 @@ impl Identity<'_> {
         })
     }
 
+    /// The name of the client: of its user, of its key, or the subject of its token. Names are kept if somebody asks for
+    /// them.
+    #[must_use]
+    pub fn user<'i>(identities: &'i [Identity<'_>]) -> Option<&'i str> {
+        identities.iter().find_map(|identity| match identity {
+            Identity::User { name, .. } => Some(&**name),
+            Identity::Key { name, .. } => Some(*name).filter(|name| !name.is_empty()),
+            Identity::Token(token) | Identity::Subject(token) => token.subject.as_deref(),
+            Identity::None(_) | Identity::Verified(_) => None,
+        })
+    }
+
+    /// Whether the action is told about the client.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        match self {
+            Identity::None(_) | Identity::Verified(_) | Identity::Token(_) => true,
+            Identity::User { .. } | Identity::Key { .. } => !self.edits().is_empty(),
+            Identity::Subject(_) => false,
+        }
+    }
+
     fn edits(&self) -> &[Edit] {
         match self {
             Identity::None(edits) | Identity::Key { edits, .. } => edits,
-            Identity::Verified(edits) => edits,
+            Identity::Verified(edits) | Identity::User { edits, .. } => edits,
             Identity::Token(token) => &token.edits,
+            Identity::Subject(_) => &[],
         }
     }
 }

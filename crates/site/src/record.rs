@@ -22,7 +22,7 @@ use crate::access_log::AccessLog;
 use crate::counters::count;
 use crate::failure::Failure;
 use crate::metrics::RouteLabel;
-use crate::policy::{NoDecision, Notes};
+use crate::policy::{Identity, NoDecision, Notes};
 use crate::recorder::{BegunRecord, RecordSink, Recorder, Wanted};
 use crate::rejection::Rejection;
 use crate::trace::{TraceContext, TraceEvent, TraceEventKind, TraceEvents, TraceSettings};
@@ -383,11 +383,18 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The request began before its policies waited.
+    /// The request began before its policies waited, which may know its user.
     #[inline]
     pub fn begin_with(&mut self, notes: Option<&Notes<'_>>) {
-        if let Some(started) = notes.and_then(|notes| notes.started) {
+        let Some(notes) = notes else { return };
+        if let Some(started) = notes.started {
             self.started = started;
+        }
+        if let Some(begun) = &mut self.begun {
+            let subject = || self.client.client_certificate()?.subject();
+            if let Some(user) = Identity::user(&notes.identities).or_else(subject) {
+                begun.note_user(user);
+            }
         }
     }
 

@@ -227,6 +227,13 @@ impl BegunRecord {
         }
     }
 
+    /// Notes the name of the client.
+    pub(crate) fn note_user(&mut self, user: &str) {
+        if let Some(record) = &mut self.record {
+            record.note_user(user);
+        }
+    }
+
     /// Notes path and query that are sent to the upstream.
     pub(crate) fn note_sent(&mut self, head: &RequestHead) {
         if let Some(record) = &mut self.record {

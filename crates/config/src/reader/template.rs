@@ -110,6 +110,8 @@ impl Reader<'_> {
             Some(("cookie", cookie)) if is_token(cookie) => {
                 return Some(Placeholder::Cookie(cookie.into()));
             }
+            // A parameter of the route may have this name, too.
+            None if name == "user" => return Some(Placeholder::User),
             Some(("client_cert", "subject")) => return Some(Placeholder::CertificateSubject),
             Some(("client_cert", "fingerprint")) => {
                 return Some(Placeholder::CertificateFingerprint);

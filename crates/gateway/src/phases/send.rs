@@ -1,7 +1,7 @@
 //! Phase `send`: the head leaves, and the content gets its way.
 
 use blitz_http::{BodyLength, Connection, Name, ResponseStream};
-use blitz_site::Ended;
+use blitz_site::{Ended, Identity};
 
 use crate::replay::Replay;
 use crate::request::Request;
@@ -94,5 +94,5 @@ fn tells_client(request: &Request<'_>) -> bool {
     takes_fields
         || request.sends_certificate
         || edits.is_some_and(Edits::have_identity)
-        || notes.is_some_and(|notes| !notes.identities.is_empty())
+        || notes.is_some_and(|notes| notes.identities.iter().any(Identity::is_told))
 }

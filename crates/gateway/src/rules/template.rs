@@ -237,6 +237,7 @@ impl Facts<'_> {
             Placeholder::CertificateFingerprint => {
                 Some(self.certificate?.fingerprint().as_bytes().into())
             }
+            Placeholder::User => Some(self.user()?.as_bytes().into()),
             Placeholder::Claim(name) => Some(self.claim(name)?.as_bytes().into()),
             // Of equal names the first counts.
             Placeholder::Cookie(name) => cookies(&head.fields, name).next().map(Into::into),
@@ -246,6 +247,12 @@ impl Facts<'_> {
     /// The value of a claim of the verified token.
     pub(crate) fn claim(&self, name: &str) -> Option<&str> {
         Identity::claim(self.identities, name)
+    }
+
+    /// The name of the client.
+    pub(crate) fn user(&self) -> Option<&str> {
+        let subject = || self.certificate?.subject();
+        Identity::user(self.identities).or_else(subject)
     }
 
     /// The rest of the path, as received, after these segments and bytes of the normalised path.

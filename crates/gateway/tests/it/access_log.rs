@@ -13,6 +13,9 @@ use blitz_testing::h2::{self, flag, kind};
 use blitz_testing::refusing_address;
 use serde_json::Value;
 
+use crate::basic_auth::basic;
+use crate::jwt::{SECRET, bearer, token};
+use crate::site_rules::{HOST, ask, gateway_with};
 use crate::support::{Proxy, Upstream, eventually};
 
 /// Keeps all lines.
@@ -120,6 +123,56 @@ fn send(proxy: &Proxy, request: &str) -> String {
 }
 
 scenarios! {
+    fn the_user_of_a_request_is_in_its_line(io) {
+        let site = format!(r#"
+            log.access = "stdout"
+            [site."a.example"]
+            respond = "200 in"
+            headers.X-For = "{{user}}"
+            "/staff".basic_auth = "users.htpasswd"
+            "/key".api_keys = {{ file = "api-keys" }}
+            "/token" = {{ jwt = {{ secret = "{SECRET}" }}, rate_limit = {{ rate = "1/h", burst = 1, by = "jwt:jti" }} }}
+        "#);
+        let key = format!("{HOST}X-Api-Key: blitz_test_key_of_billing\r\n");
+        // Nobody makes a field or a line of a name.
+        let odd = bearer(&token(r#","sub":"a b\" [x] é""#));
+        let no_text = bearer(&token(r#","sub":"a\r\nb","jti":"2""#));
+        let requests = [
+            ("/", HOST.to_owned(), 200, "", "-"),
+            ("/staff", format!("{HOST}{}", basic("anna:secrets")), 200, "anna", "anna"),
+            // Now the password is known.
+            ("/staff", format!("{HOST}{}", basic("anna:secrets")), 200, "anna", "anna"),
+            ("/staff", format!("{HOST}{}", basic("anna:wrong")), 401, "", "-"),
+            ("/", format!("{HOST}{}", basic("anna:wrong")), 200, "", "-"),
+            ("/key", key, 200, "billing", "billing"),
+            ("/token", odd.clone(), 200, "a b\" [x] é", r"a\x20b\x22\x20[x]\x20\xc3\xa9"),
+            // One that is refused for another reason.
+            ("/token", odd, 429, "a b\" [x] é", r"a\x20b\x22\x20[x]\x20\xc3\xa9"),
+            ("/token", no_text, 200, "", "-"),
+        ];
+        for format in [LogFormat::Json, LogFormat::Combined] {
+            let lines = Arc::<Lines>::default();
+            let log = AccessLog::new(with_format(format), Arc::clone(&lines) as Arc<dyn LogSink>);
+            let options = Options {
+                access_log: Some(Arc::new(log)),
+                ..Options::default()
+            };
+            let proxy = gateway_with(io, options, &site);
+            let mut client = proxy.client();
+            for (path, fields, status, user, _) in &requests {
+                let response = ask(&mut client, &format!("GET {path}"), fields);
+                assert_eq!(response.status, *status, "{path}");
+                assert_eq!(response.field("x-for").unwrap_or_default(), *user, "{path}");
+            }
+            for (line, (path, _, _, user, word)) in lines.wait(requests.len()).iter().zip(&requests) {
+                match format {
+                    LogFormat::Combined => assert_eq!(line.split(' ').nth(2), Some(*word), "{line}"),
+                    _ => assert_eq!(json(line)["user"].as_str().unwrap_or_default(), *user, "{path} {line}"),
+                }
+            }
+        }
+    }
+
     fn a_line_has_what_is_known_of_the_request(io) {
         let upstream = Upstream::with_text("hello");
         let (proxy, lines) = proxy(io, &[&upstream.url()], LogSettings::default());

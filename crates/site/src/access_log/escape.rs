@@ -42,6 +42,16 @@ pub(super) fn combined(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// The same as one word: spaces are `\x20`, so that a name in it cannot begin the next field.
+pub(super) fn combined_word(text: &[u8], out: &mut Vec<u8>) {
+    for (at, word) in text.split(|byte| *byte == b' ').enumerate() {
+        if at > 0 {
+            out.extend_from_slice(b"\\x20");
+        }
+        combined(word, out);
+    }
+}
+
 /// Whether all bytes are printable ASCII without quotation marks and backslashes. Written so that the compiler
 /// compares many bytes at a time.
 #[inline]
@@ -162,6 +172,8 @@ mod tests {
         assert_eq!(logfmt(b"a=b"), "\"a=b\"");
         let combined = |text: &[u8]| written(|out| combined(text, out));
         assert_eq!(combined(b"a b\"\\\n\xe9"), r"a b\x22\x5c\x0a\xe9");
+        let word = |text: &[u8]| written(|out| combined_word(text, out));
+        assert_eq!(word(b" a\"b [c\n"), r"\x20a\x22b\x20[c\x0a");
     }
 
     #[test]

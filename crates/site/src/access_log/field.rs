@@ -125,6 +125,8 @@ facts! {
     RequestId "request_id",
     /// the address of the client, which a trusted proxy may have told
     Client "client",
+    /// the user of a password, the name of an API key, `sub` of a token, or the subject of the client's certificate
+    User "user",
     /// the method
     Method "method",
     /// `http` or `https`

@@ -169,11 +169,16 @@ impl<'a> Line<'a> {
         out.push(b'\n');
     }
 
-    /// Writes a line in the combined format: the client, a dash for its identity, a dash for the user, the time, the
+    /// Writes a line in the combined format: the client, a dash for its identity, the user or a dash, the time, the
     /// request line, the status, the bytes of content, `Referer` and `User-Agent`.
     fn combined(&mut self, out: &mut Vec<u8>) {
         self.write_or_dash(&self.fact(Fact::Client), out);
-        out.extend_from_slice(b" - - [");
+        out.extend_from_slice(b" - ");
+        match self.record.user() {
+            [] => out.push(b'-'),
+            user => escape::combined_word(user, out),
+        }
+        out.extend_from_slice(b" [");
         self.timestamps.common(self.started, out);
         out.extend_from_slice(b"] \"");
         if self.record.is_handshake {
@@ -213,6 +218,7 @@ impl<'a> Line<'a> {
             Fact::Time => Value::Time(self.started),
             Fact::RequestId => present(record.request_id()),
             Fact::Client => self.client(),
+            Fact::User => present(record.user()),
             Fact::Method => present(record.method_name()),
             Fact::Scheme => Value::Plain(record.scheme.as_str()),
             Fact::Host => present(record.host()),

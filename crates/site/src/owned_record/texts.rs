@@ -10,6 +10,8 @@ const METHOD_MAX: usize = 32;
 const HOST_MAX: usize = 255;
 /// Longest path, and longest query.
 const PATH_MAX: usize = 2048;
+/// Longest name of a client.
+const USER_MAX: usize = 255;
 /// Longest value of a field.
 const VALUE_MAX: usize = 1024;
 
@@ -28,6 +30,7 @@ pub(crate) enum Text {
     /// With its question mark.
     Query,
     Id,
+    User,
     Site,
     Route,
     ServerName,
@@ -108,6 +111,11 @@ impl Texts {
             let place = self.since(start);
             self.headers.push(place);
         }
+    }
+
+    /// Notes the name of the client.
+    pub(super) fn note_user(&mut self, user: &str) {
+        self.set_start(Text::User, user.as_bytes(), USER_MAX);
     }
 
     /// Notes path and query as they are sent to the upstream; `OPTIONS *` and CONNECT have none.

@@ -81,15 +81,15 @@ impl AnyOf {
     }
 
     async fn wait(&self, pending: Vec<PooledFuture<'_, Checked>>) -> Waited {
-        let mut edits = Vec::new();
+        let mut identities = Vec::new();
         for checked in pending {
             match checked.await {
-                Ok(identity) => edits.extend(identity.iter().flat_map(|one| one.iter().cloned())),
+                Ok(identity) => identities.extend(identity),
                 Err(rejection) => return refused(rejection, &self.provers),
             }
         }
         Waited {
-            identity: (!edits.is_empty()).then(|| edits.into()),
+            identities,
             ..Waited::default()
         }
     }

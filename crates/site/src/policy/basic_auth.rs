@@ -8,7 +8,6 @@ mod tests;
 mod users;
 mod verifier;
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -37,6 +36,8 @@ pub struct BasicAuth {
     forward: Box<[String]>,
     /// Removes them.
     removal: Box<[Edit]>,
+    /// Whether the names of users are kept for others than the action.
+    keeps_names: bool,
 }
 
 /// A name with the password that a client says.
@@ -55,6 +56,7 @@ impl BasicAuth {
             challenge: format!("Basic realm=\"{realm}\", charset=\"UTF-8\""),
             forward: Box::default(),
             removal: Box::default(),
+            keeps_names: false,
         }
     }
 
@@ -66,20 +68,34 @@ impl BasicAuth {
         self
     }
 
+    /// The same, and the notes of a request have the name of its user, if `keeps_names`.
+    #[must_use]
+    pub fn keeping_names(mut self, keeps_names: bool) -> BasicAuth {
+        self.keeps_names = keeps_names;
+        self
+    }
+
     /// The identity of a client without a password, if requests tell the action the names of users.
     pub(super) fn nobody(&self) -> Option<Identity<'_>> {
         (!self.removal.is_empty()).then_some(Identity::None(&self.removal))
     }
 
-    /// The changes of a request of the user with this name. A name that a field cannot have is not told: without the
-    /// spaces around it, it would be that of another user.
-    fn identity(&self, name: &[u8]) -> Option<Rc<[Edit]>> {
-        if self.forward.is_empty() {
+    /// The identity of the user with this name, if somebody asks for it. A name that a field cannot have is not told:
+    /// without the spaces around it, it would be that of another user.
+    fn identity(&self, name: &[u8]) -> Option<Identity<'static>> {
+        if self.forward.is_empty() && !self.keeps_names {
             return None;
         }
         let name = str::from_utf8(name).ok();
         let name = name.filter(|name| !name.is_empty() && name.trim() == *name);
-        Some(named(&self.forward, name).into())
+        let edits = named(&self.forward, name).into();
+        match name {
+            Some(name) => Some(Identity::User {
+                name: name.into(),
+                edits,
+            }),
+            None => (!self.forward.is_empty()).then_some(Identity::Verified(edits)),
+        }
     }
 
     pub(super) fn challenge(&self) -> Edit {
@@ -103,9 +119,7 @@ impl BasicAuth {
         let line = user.map_or(&*credentials.name, |user| user.line());
         let digest = remembered::digest(line, &credentials.password);
         if is_known && request.clock.is_some() && remembered::is_known(&digest, blitz_http::now()) {
-            return Ok(Proof::Valid(
-                self.identity(&credentials.name).map(Identity::Verified),
-            ));
+            return Ok(Proof::Valid(self.identity(&credentials.name)));
         }
         let question = Question {
             hashes: self.users.hashes_for(user),

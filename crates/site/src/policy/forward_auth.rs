@@ -243,7 +243,7 @@ impl ForwardAuth {
     fn fail(&self, why: Box<NoDecision>) -> Waited {
         match self.passes_failure(&why) {
             true => Waited {
-                identity: Some(Rc::from(self.removal.clone())),
+                identities: vec![Identity::Verified(Rc::from(self.removal.clone()))],
                 ..Waited::default()
             },
             false => Waited {
@@ -278,7 +278,7 @@ impl ForwardAuth {
             remembered::add(self.number, &key, expires, Rc::clone(&edits));
         }
         Waited {
-            identity: Some(edits),
+            identities: vec![Identity::Verified(edits)],
             response_edits,
             ..Waited::default()
         }

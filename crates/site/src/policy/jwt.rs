@@ -157,7 +157,13 @@ impl Jwt {
             Some(token) => token,
             None => self.verify(keys, verifier, token, now)?,
         };
-        let identity = self.tells_identity().then_some(Identity::Token(token));
+        let identity = match self.tells_identity() {
+            true => Some(Identity::Token(token)),
+            false => self
+                .settings
+                .keeps_subject
+                .then_some(Identity::Subject(token)),
+        };
         Ok(Proof::Valid(identity))
     }
 
@@ -193,15 +199,19 @@ impl Jwt {
         });
         let edits = edits.collect();
         let kept = kept.collect();
+        let subject = || field_value(claims.get("sub")?).map(String::into_boxed_str);
+        let subject = self.settings.keeps_subject.then(subject).flatten();
         let facts = Rc::new(match self.settings.keeps_all {
             false => TokenFacts {
                 edits,
                 claims: kept,
+                subject,
                 payload: None,
             },
             true => TokenFacts {
                 edits,
                 claims: claims.iter().filter_map(told).collect(),
+                subject,
                 payload: String::from_utf8(payload).ok().map(String::into_boxed_str),
             },
         });

@@ -1,7 +1,5 @@
 //! Proofs of who the client of a request is, of whatever kind.
 
-use std::rc::Rc;
-
 use blitz_http::PooledFuture;
 
 use super::{Identity, set};
@@ -18,8 +16,8 @@ pub(super) enum Proof<'p> {
     Pending(PooledFuture<'p, Checked>),
 }
 
-/// The end of a check: the changes of the request that tell its action who the client is, or why it is refused.
-pub(super) type Checked = Result<Option<Rc<[Edit]>>, Rejection>;
+/// The end of a check: who the client is, or why it is refused.
+pub(super) type Checked = Result<Option<Identity<'static>>, Rejection>;
 
 /// A line of `WWW-Authenticate`.
 pub(super) fn challenge(value: String) -> Edit {

@@ -144,7 +144,7 @@ impl Prover {
             Ok(Proof::Pending(checked)) => Ok(Some(PooledFuture::new(async move {
                 match checked.await {
                     Ok(identity) => Waited {
-                        identity,
+                        identities: identity.into_iter().collect(),
                         ..Waited::default()
                     },
                     Err(rejection) => refused(rejection, std::slice::from_ref(self)),

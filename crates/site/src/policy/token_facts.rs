@@ -9,6 +9,8 @@ pub struct TokenFacts {
     pub edits: Box<[Edit]>,
     /// The claims that the configuration uses, by name. Those whose value no field could have are left out.
     pub claims: Box<[(Box<str>, Box<str>)]>,
+    /// `sub`, if somebody asks for the names of clients.
+    pub subject: Option<Box<str>>,
     /// All claims as JSON, if somebody asks for them.
     pub payload: Option<Box<str>>,
 }

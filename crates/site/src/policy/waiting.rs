@@ -6,7 +6,6 @@
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use blitz_http::{Chunk, Pooled, PooledFuture, ResponseHead};
@@ -20,8 +19,8 @@ use crate::rejection::Rejection;
 pub(super) struct Waited {
     /// Why the request is rejected.
     pub(super) rejection: Option<Rejection>,
-    /// Changes of the request that tell its action who the client is.
-    pub(super) identity: Option<Rc<[Edit]>>,
+    /// The client, as the wait has verified.
+    pub(super) identities: Vec<Identity<'static>>,
     /// Changes of the final response.
     pub(super) response_edits: Vec<Edit>,
     /// The response of a rejected request in place of the gateway's own.
@@ -94,8 +93,7 @@ impl<'p> Notes<'p> {
     }
 
     fn take(&mut self, waited: Waited) -> Result<(), Rejection> {
-        self.identities
-            .extend(waited.identity.map(Identity::Verified));
+        self.identities.extend(waited.identities);
         if !waited.response_edits.is_empty() {
             self.edit_response(waited.response_edits);
         }

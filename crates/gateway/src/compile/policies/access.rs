@@ -35,7 +35,8 @@ impl<'a> Compiler<'a, '_> {
                 compiler.warning("weak-hash", path, &note, label);
             }
             let policy = BasicAuth::new(Arc::new(users), &settings.value.realm)
-                .forwarding(&settings.value.forward);
+                .forwarding(&settings.value.forward)
+                .keeping_names(compiler.tells_users);
             Some(Policy::Proof(Prover::BasicAuth(Arc::new(policy))))
         }));
     }
@@ -64,7 +65,7 @@ impl<'a> Compiler<'a, '_> {
                 Source::Query(name) => KeySource::Query(name.clone()),
             };
             let sources = settings.value.sources.iter().map(source).collect();
-            let policy = ApiKeys::new(keys, sources, &settings.value.forward, false);
+            let policy = ApiKeys::new(keys, sources, &settings.value.forward, compiler.tells_users);
             Some(Policy::Proof(Prover::ApiKeys(Arc::new(policy))))
         }));
     }

@@ -70,6 +70,7 @@ impl<'a> Compiler<'a, '_> {
                 .map(|(name, claim)| (name.clone(), Claim(claim.clone())))
                 .collect(),
             keeps_all: false,
+            keeps_subject: self.tells_users,
             kept: self.claims.iter().cloned().map(Claim).collect(),
             sources: settings.sources.iter().map(source).collect(),
             leeway: settings.leeway,

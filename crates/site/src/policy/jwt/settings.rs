@@ -28,6 +28,8 @@ pub struct JwtSettings {
     pub forward: Vec<(String, Claim)>,
     /// Claims whose values later policies and placeholders use.
     pub kept: Vec<Claim>,
+    /// Whether the subject is kept as the name of the client.
+    pub keeps_subject: bool,
     /// Whether all claims are told: the whole, and all whose values a field could have.
     pub keeps_all: bool,
     /// Where the token stands; several tokens are refused.
