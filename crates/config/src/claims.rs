@@ -24,12 +24,14 @@ impl Configuration {
         names.into_iter().collect()
     }
 
-    /// Whether the names of clients are told, in the access log or by a placeholder.
+    /// Whether somebody asks for the names of clients: the access log, a placeholder or a limit.
     #[must_use]
     pub fn tells_users(&self) -> bool {
         let mut tells = self.process.log.access.is_some();
         let routes = self.sites.iter().flat_map(|site| &site.routes);
         for settings in routes.flat_map(all_settings) {
+            let limit = &settings.policies.rate_limit;
+            tells |= limit.as_ref().is_some_and(|limit| limit.value.is_by_user());
             of_templates(settings, |template, _| tells |= template.has_user());
         }
         tells

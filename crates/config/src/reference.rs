@@ -203,8 +203,8 @@ fn row(key: &Key) -> String {
 }
 
 /// Values by which limits count.
-const RATE_KEYS: &str = "`\"client\"`, `\"header:NAME\"`, `\"cookie:NAME\"`, `\"jwt:CLAIM\"`, a list of these, whose \
-                         combinations are counted, or `\"route\"` for all requests together";
+const RATE_KEYS: &str = "`\"client\"`, `\"user\"`, `\"header:NAME\"`, `\"cookie:NAME\"`, `\"jwt:CLAIM\"`, a list of these, \
+                         whose combinations are counted, or `\"route\"` for all requests together";
 
 /// The allowed values of a key, for the table.
 fn value(kind: Kind) -> String {

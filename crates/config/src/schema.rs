@@ -321,7 +321,7 @@ fn rate() -> Value {
 
 fn rate_keys() -> Value {
     let key = pattern(&format!(
-        "^(client|route|(header|cookie|jwt):.+)$|{VARIABLE}"
+        "^(client|user|route|(header|cookie|jwt):.+)$|{VARIABLE}"
     ));
     let several = json!({ "type": "array", "items": key, "minItems": 1 });
     any_of([key, several])

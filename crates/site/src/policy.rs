@@ -148,6 +148,21 @@ pub enum Identity<'p> {
     Subject(Rc<TokenFacts>),
 }
 
+impl<'a> PolicyRequest<'a> {
+    /// The name of the client, as policies before have verified, or else the subject of its certificate.
+    fn user<'n>(&self, notes: &'n Notes<'_>) -> Option<&'n str>
+    where
+        'a: 'n,
+    {
+        let subject = || {
+            let certificate = self.certificate?;
+            let now = self.clock?();
+            (!certificate.has_expired(now)).then(|| certificate.subject())?
+        };
+        Identity::user(&notes.identities).or_else(subject)
+    }
+}
+
 impl Identity<'_> {
     /// The value of a claim; of several tokens, that of the last one with the claim.
     #[must_use]
@@ -162,8 +177,8 @@ impl Identity<'_> {
         })
     }
 
-    /// The name of the client: of its user, of its key, or the subject of its token. Names are kept if somebody asks for
-    /// them.
+    /// The name of the client: of its user, of its key, or the subject of its token. Names are kept if somebody asks
+    /// for them.
     #[must_use]
     pub fn user<'i>(identities: &'i [Identity<'_>]) -> Option<&'i str> {
         identities.iter().find_map(|identity| match identity {
@@ -237,8 +252,8 @@ impl Policies {
         self.0.iter().filter(is_of_identity)
     }
 
-    /// Whether credentials can stand in a field that trailers may have as well. A trailer is none, and an upstream could
-    /// take it for those that were checked.
+    /// Whether credentials can stand in a field that trailers may have as well. A trailer is none, and an upstream
+    /// could take it for those that were checked.
     #[must_use]
     pub fn take_fields(&self) -> bool {
         self.of_identity().any(|policy| match policy {

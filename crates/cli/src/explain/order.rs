@@ -40,7 +40,7 @@ fn place(key: &str, span: &Span, settings: &Settings) -> usize {
     let is_alternative = policies.alternatives().any(|one| one == (key, span));
     let counts_by_claim = || {
         let limit = policies.rate_limit.as_ref();
-        limit.is_some_and(|limit| limit.value.claims().next().is_some())
+        limit.is_some_and(|limit| limit.value.is_of_identity())
     };
     let key = match key {
         _ if is_alternative => "satisfy",

@@ -42,6 +42,8 @@ pub enum RateKey {
     Request(ClientKey),
     /// A claim of its verified token.
     Claim(String),
+    /// The name of its client, which other policies have verified.
+    User,
 }
 
 impl RateLimit {
@@ -49,8 +51,19 @@ impl RateLimit {
     pub fn claims(&self) -> impl Iterator<Item = &str> {
         self.by.iter().filter_map(|key| match key {
             RateKey::Claim(name) => Some(name.as_str()),
-            RateKey::Request(_) => None,
+            RateKey::Request(_) | RateKey::User => None,
         })
+    }
+
+    /// Whether it counts by the names of clients.
+    pub(crate) fn is_by_user(&self) -> bool {
+        self.by.contains(&RateKey::User)
+    }
+
+    /// Whether it counts by what other policies have verified.
+    #[must_use]
+    pub fn is_of_identity(&self) -> bool {
+        self.is_by_user() || self.claims().next().is_some()
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Reader;
 use crate::claims::{all_settings, of_placeholders};
 use crate::model::Configuration;
+use crate::settings::Settings;
 use crate::span::Span;
 
 impl Reader<'_> {
@@ -30,6 +31,7 @@ impl Reader<'_> {
                         let label = "write `jwt` there, or another `rate_limit`";
                         self.claim_error(limit.span.clone(), message, label);
                     }
+                    self.users_without_proofs(settings, &route.key.value.to_string());
                     of_placeholders(settings, |claim, span| {
                         let place = placeholders.entry((span.start, span.end));
                         let (_, one_has) = place.or_insert_with(|| (claim.to_owned(), false));
@@ -43,6 +45,25 @@ impl Reader<'_> {
                 let message = format!("`{{jwt.{claim}}}` has no value without `jwt`");
                 self.claim_error(start..end, message, "write `jwt` for this route too");
             }
+        }
+    }
+
+    /// The same for a limit by the names of clients.
+    fn users_without_proofs(&mut self, settings: &Settings, route: &str) {
+        let policies = &settings.policies;
+        let has_proof = policies.jwt.is_some()
+            || policies.basic_auth.is_some()
+            || policies.api_keys.is_some()
+            || policies.client_cert.is_some()
+            || policies.alternatives().next().is_some();
+        if let Some(limit) = &policies.rate_limit
+            && limit.value.is_by_user()
+            && !has_proof
+        {
+            let message =
+                format!("`user` is who a client has proved to be, and `{route}` demands no proof");
+            let label = "write `basic_auth`, `api_keys`, `jwt` or `client_cert` there, or another `rate_limit`";
+            self.claim_error(limit.span.clone(), message, label);
         }
     }
 

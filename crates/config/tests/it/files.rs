@@ -101,7 +101,7 @@ headers = { Cache-Control = "no-cache", X-A = ["a", "b"], X-B = { default = "c" 
 request_headers.X-Forwarded-Path = "{path}"
 errors = { 404 = "/srv/404.html", 5xx = "/srv/50x.html" }
 cors = { origins = ["https://app.example", "https://*.app.example"], methods = ["PUT"], headers = ["X-A"], expose = ["ETag"], credentials = true, max_age = "1h" }
-rate_limit = { rate = "100/s", burst = 50, by = ["client", "header:X-Key", "cookie:id", "jwt:sub"], dry_run = true, store = "redis", on_failure = "closed" }
+rate_limit = { rate = "100/s", burst = 50, by = ["client", "user", "header:X-Key", "cookie:id", "jwt:sub"], dry_run = true, store = "redis", on_failure = "closed" }
 concurrency = 100
 early_hints = ["</style.css>; rel=preload; as=style"]
 jwt = { secret_file = "jwt.secret", algorithms = ["HS256"], issuer = "https://id.example/", audience = ["api", "app"], require = { role = ["admin"], email = true }, scopes = "read", forward = { X-User = "sub" }, from = ["header", "cookie:token"], leeway = "1m", optional = false }

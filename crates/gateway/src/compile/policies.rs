@@ -98,6 +98,7 @@ fn rate_policy(settings: &blitz_config::RateLimit, hash_key: [u64; 2]) -> Policy
     let key = |key: &Key| match key {
         Key::Request(key) => rate_key(key),
         Key::Claim(name) => RateKey::Claim(name.as_str().into()),
+        Key::User => RateKey::User,
     };
     Policy::RateLimit(Arc::new(RateLimit::new(RateLimitSettings {
         place: settings.place.clone(),

@@ -3,6 +3,7 @@
 use blitz_gateway::Rejection;
 use blitz_testing::Head;
 
+use crate::basic_auth::basic;
 use crate::h2::result_of;
 use crate::site_rules::{HOST, ask, gateway};
 use crate::support::{Upstream, ok};
@@ -73,6 +74,27 @@ scenarios! {
         assert_eq!(counters.rejected(Rejection::InvalidApiKey), 5);
         assert_eq!(counters.rejected(Rejection::ApiKeyExpired), 1);
         assert_eq!(counters.rejected(Rejection::SeveralCredentials), 6);
+    }
+
+    fn a_limit_counts_by_the_user(io) {
+        let proxy = gateway(io, r#"
+            [site."a.example"]
+            respond = "200 in"
+            rate_limit = { rate = "1/h", burst = 1, by = "user" }
+            satisfy = "any"
+            basic_auth = "users.htpasswd"
+            api_keys = { file = "api-keys" }
+        "#);
+        let mut client = proxy.client();
+        let anna = format!("{HOST}{}", basic("anna:secrets"));
+        let bert = format!("{HOST}{}", basic("bert:ünd:er"));
+        let wrong = format!("{HOST}{}", basic("bert:wrong"));
+        let key = format!("{HOST}X-Api-Key: {KEY}\r\n");
+        for (fields, status) in [
+            (&anna, 200), (&wrong, 401), (&wrong, 401), (&key, 200), (&bert, 200), (&anna, 429), (&key, 429), (&bert, 429),
+        ] {
+            assert_eq!(ask(&mut client, "GET /", fields).status, status, "{fields}");
+        }
     }
 
     fn a_trailer_is_no_key(io) {

@@ -340,6 +340,10 @@ impl ForwardAuth {
                 },
                 RateKey::Header(name) => push_all(&mut key, fields.get_all(&**name)),
                 RateKey::Cookie(name) => push_all(&mut key, cookies(fields, name)),
+                RateKey::User => {
+                    let user = request.user(notes).map(str::as_bytes);
+                    push_all(&mut key, user.into_iter())
+                }
                 RateKey::Claim(name) => {
                     let value = notes.claim(name).map(str::as_bytes);
                     push_all(&mut key, value.into_iter())

@@ -64,6 +64,8 @@ pub enum RateKey {
     Cookie(Box<str>),
     /// The claim of this name, of the token that a policy has verified.
     Claim(Box<str>),
+    /// The name of the client, as policies have verified.
+    User,
 }
 
 /// Why a request has no token.
@@ -102,8 +104,8 @@ impl RateLimit {
 
     /// Whether it counts by the identity of clients, which other policies verify before.
     pub(super) fn is_of_identity(&self) -> bool {
-        let is_claim = |key: &RateKey| matches!(key, RateKey::Claim(_));
-        self.by.iter().any(is_claim)
+        let is_verified = |key: &RateKey| matches!(key, RateKey::Claim(_) | RateKey::User);
+        self.by.iter().any(is_verified)
     }
 
     pub(super) fn decide(
@@ -194,6 +196,10 @@ impl RateLimit {
                 }
                 RateKey::Cookie(name) => {
                     hash_values(cookies(&request.head.fields, name), &mut hasher);
+                }
+                RateKey::User => {
+                    let value = request.user(notes).map(str::as_bytes);
+                    hash_values(value.into_iter(), &mut hasher);
                 }
                 RateKey::Claim(name) => {
                     let value = notes.claim(name).map(str::as_bytes);

@@ -17,8 +17,7 @@ use crate::span::{Placed, Span};
 use crate::units::{self, Rate};
 
 const RATE: &str = "\"100/s\"";
-const BY: &str =
-    "\"client\", \"header:NAME\", \"cookie:NAME\", \"jwt:CLAIM\", or \"route\" for all requests";
+const BY: &str = "\"client\", \"user\", \"header:NAME\", \"cookie:NAME\", \"jwt:CLAIM\", or \"route\" for all requests";
 
 /// The longest time in which an empty burst may come back. A key counts as used until then.
 const REFILL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -169,6 +168,7 @@ impl Reader<'_> {
         let claim = text.value.strip_prefix("jwt:");
         let key = match claim.filter(|claim| !claim.is_empty()) {
             Some(claim) => Some(RateKey::Claim(claim.to_owned())),
+            None if text.value == "user" => Some(RateKey::User),
             None => client_key(&text.value).map(RateKey::Request),
         };
         if key.is_none() {
