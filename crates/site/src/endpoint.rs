@@ -10,6 +10,7 @@ use blitz_http::{Peer, Pooled, PooledFuture, RecvBody, RequestHead};
 use crate::client::ClientAddress;
 use crate::edit::ResponseEdits;
 use crate::emit::{emit, emit_unobserved};
+use crate::policy::Notes;
 use crate::record::Record;
 use crate::responder::{AppParts, Responder};
 
@@ -96,6 +97,29 @@ impl<'a> HandedOver<'a> {
             head,
             received,
         }
+    }
+
+    /// The same of a request that an app gets, with what policies have noted. Spans of the app are within that of the
+    /// request.
+    #[inline(always)]
+    pub fn to_app(
+        record: Record<'a>,
+        head: &mut Pooled<RequestHead>,
+        notes: Option<&Notes<'_>>,
+    ) -> HandedOver<'a> {
+        // The record is changed where it stays, which spares a copy of it.
+        let mut handed = HandedOver {
+            record,
+            head: None,
+            received: None,
+        };
+        handed.record.begin_with(notes);
+        if let Some(trace) = &handed.record.trace {
+            trace.pass_to_app(&mut head.fields);
+        }
+        handed.head = handed.record.observe(head);
+        handed.received = handed.record.response.is_observed.then(Rc::default);
+        handed
     }
 
     /// The request with its record, for an endpoint whose responses get these changes and parts.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use blitz_http::{Exchange, Peer, Pooled, RequestHead, Scheme, Status};
 use blitz_site::{
     AppClient, AppParts, CoreObservers, Endpoint, EndpointMaker, HandedOver, Notes, Record,
-    RequestPages, Responder, ResponseEdits, apply_to_request, emit,
+    RequestPages, Responder, ResponseEdits, RouteName, apply_to_request, emit,
 };
 
 use super::finish::response_edits;
@@ -24,15 +24,12 @@ pub(super) async fn pass_to_fallback<E: Endpoint>(
     site: &SiteRoutes,
     mut exchange: Exchange,
 ) {
-    let peer = Rc::clone(&exchange.peer);
-    let record = Record::new(&exchange.request, peer, site.name(), None, observers);
-    pass_trace(&record, &mut exchange.request);
     if let Some(call) = Call::of(&exchange.request) {
-        return respond_unrouted(&call, record, exchange);
+        return respond_unrouted(&call, observers, site, exchange);
     }
     let trusted = &gateway.options.trusted_proxies;
     let client = told_client(&exchange.request, &exchange.peer, trusted);
-    let mut handed = HandedOver::new(record, &exchange.request);
+    let mut handed = hand_over((observers, None), site, None, &mut exchange);
     let mut exchange = handed.exchange(exchange, ResponseEdits::default(), None);
     exchange.client = client.as_ref();
     if let Some(rest) = Rc::clone(&gateway.fallback).call(exchange) {
@@ -64,15 +61,13 @@ pub(super) async fn pass_to_endpoint<E>(
         let changes = changes.for_request(&facts);
         apply_to_request(&changes, &mut head.fields);
     }
-    let mut record = Record::new(head, Rc::clone(peer), site.name(), Some(route), observers);
-    record.begin_with(notes.as_deref());
-    pass_trace(&record, head);
+    let begun = (observers, notes.as_deref());
+    let mut handed = hand_over(begun, site, Some(route), &mut exchange);
     let pages = rules.and_then(|rules| RequestPages::new(&rules.pages, &exchange.request.fields));
     let parts = pages.as_ref().map(|pages| AppParts {
         pages: Some(pages),
         ..AppParts::default()
     });
-    let mut handed = HandedOver::new(record, &exchange.request);
     let mut exchange = handed.exchange(
         exchange,
         response_edits(&notes, edits.as_deref()),
@@ -83,6 +78,20 @@ pub(super) async fn pass_to_endpoint<E>(
     if let Some(rest) = gateway.endpoint(maker).call(exchange) {
         rest.await;
     }
+}
+
+/// The request with its record. Not a part of the future, which would have room for a second record.
+#[inline(always)]
+fn hand_over<'a>(
+    (observers, notes): (&'a CoreObservers, Option<&Notes<'_>>),
+    site: &'a SiteRoutes,
+    route: Option<&'a Route>,
+    exchange: &mut Exchange,
+) -> HandedOver<'a> {
+    let (head, peer) = (&mut exchange.request, Rc::clone(&exchange.peer));
+    let route = route.map(|route| route as &dyn RouteName);
+    let record = Record::new(head, peer, site.name(), route, observers);
+    HandedOver::to_app(record, head, notes)
 }
 
 /// The client; `None` is the peer.
@@ -97,17 +106,11 @@ fn told_client(head: &RequestHead, peer: &Peer, trusted: &TrustedProxies) -> Opt
     }
 }
 
-/// Spans of the app are within that of the request.
-#[inline]
-fn pass_trace(record: &Record<'_>, head: &mut RequestHead) {
-    if let Some(trace) = &record.trace {
-        trace.pass_to_app(&mut head.fields);
-    }
-}
-
 /// Responds to a call that no target matches.
 #[cold]
-fn respond_unrouted(call: &Call, mut record: Record<'_>, exchange: Exchange) {
+fn respond_unrouted(call: &Call, observers: &CoreObservers, site: &SiteRoutes, exchange: Exchange) {
+    let (request, peer) = (&exchange.request, Rc::clone(&exchange.peer));
+    let mut record = Record::new(request, peer, site.name(), None, observers);
     let mut head = Pooled::response(Status::NOT_FOUND);
     let code = Code::of_status(head.status);
     let content = call.respond(&mut head, code, "no target matches this path");

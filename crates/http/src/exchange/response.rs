@@ -93,6 +93,7 @@ impl ResponseStream {
     ///
     /// # Panics
     /// As [`ResponseStream::next`].
+    #[inline(always)]
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponseEvent, ClientError>> {
         let polled = match &self.source {
             ResponseSource::Open(ExchangeHandle { connection, id }) => {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use siphasher::sip::SipHasher24;
@@ -107,6 +107,8 @@ impl RateLimit {
         self.by.iter().any(is_claim)
     }
 
+    /// Not inlined, so that other policies do not take the client's address apart.
+    #[inline(never)]
     pub(super) fn decide(
         &self,
         request: &PolicyRequest<'_>,
@@ -118,7 +120,8 @@ impl RateLimit {
         let taken = match &self.store {
             None => {
                 let mut buckets = self.buckets(limits).borrow_mut();
-                let key = self.key(request, notes, buckets.shared().hasher());
+                let hasher = buckets.shared().hasher(self.id);
+                let key = self.key(request, notes, hasher);
                 let now = blitz_http::now();
                 let taken = buckets.take(self.id, key, &self.rate, now);
                 taken.map_err(Refused::Throttled)
@@ -162,7 +165,11 @@ impl RateLimit {
     ) -> Result<(), Refused> {
         let now = blitz_http::now();
         let [one, other] = store.hash_key;
-        let key = || self.key(request, notes, SipHasher24::new_with_keys(one, other));
+        let key = || {
+            let mut hasher = SipHasher24::new_with_keys(one, other);
+            hasher.write_u64(self.id);
+            self.key(request, notes, hasher)
+        };
         if limits.store.is_reachable(now) {
             if let Some(taken) = limits.store.take(key(), &self.rate, now) {
                 return taken.map_err(Refused::Throttled);
@@ -177,15 +184,14 @@ impl RateLimit {
         }
         let mut buckets = self.buckets(limits).borrow_mut();
         let share = self.rate.share(limits.store.processes());
-        let mut hasher = buckets.shared().hasher();
-        key().hash(&mut hasher);
+        let mut hasher = buckets.shared().hasher(self.id);
+        hasher.write_u64(key());
         let taken = buckets.take(self.id, hasher.finish(), &share, now);
         taken.map_err(Refused::Throttled)
     }
 
-    /// The key of the request's bucket.
+    /// The key of the request's bucket, by a hasher that has a key or the identity of the limit.
     fn key(&self, request: &PolicyRequest<'_>, notes: &Notes<'_>, mut hasher: impl Hasher) -> u64 {
-        hasher.write_u64(self.id);
         for key in &self.by {
             match key {
                 RateKey::Client => hash_client(request.client, &mut hasher),
@@ -228,19 +234,40 @@ fn whole_seconds(time: Duration) -> u64 {
     seconds.max(1)
 }
 
-/// A client of IPv6 has at least the 64 bits behind its network, and would have as many keys.
+/// A client of IPv6 has at least the 64 bits behind its network, and would have as many keys. The first word says which
+/// kind of client it is, so that no two kinds have the same key.
 fn hash_client(client: ClientAddress, hasher: &mut impl Hasher) {
     match client {
-        ClientAddress::Address(address) => match address.to_canonical() {
-            IpAddr::V4(address) => (4_u8, u32::from(address)).hash(hasher),
-            IpAddr::V6(address) => {
-                let network = (u128::from(address) >> 64) as u64;
-                (6_u8, network).hash(hasher);
+        ClientAddress::Address(IpAddr::V4(address)) => {
+            hasher.write_u64(word_of(address));
+        }
+        ClientAddress::Address(IpAddr::V6(address)) => {
+            let (word, network) = words_of(address);
+            hasher.write_u64(word);
+            if let Some(network) = network {
+                hasher.write_u64(network);
             }
-        },
-        ClientAddress::Unix => 1_u8.hash(hasher),
-        ClientAddress::Unknown => 0_u8.hash(hasher),
+        }
+        ClientAddress::Unix => hasher.write_u64(kind(1)),
+        ClientAddress::Unknown => hasher.write_u64(kind(0)),
     }
+}
+
+/// Not inlined, so that requests over IPv4 do not take apart an address of IPv6.
+#[inline(never)]
+fn words_of(address: Ipv6Addr) -> (u64, Option<u64>) {
+    match address.to_ipv4_mapped() {
+        Some(address) => (word_of(address), None),
+        None => (kind(6), Some((u128::from(address) >> 64) as u64)),
+    }
+}
+
+fn word_of(address: Ipv4Addr) -> u64 {
+    kind(4) | u64::from(u32::from(address))
+}
+
+fn kind(number: u64) -> u64 {
+    number << 32
 }
 
 /// All values of a name, so that a further one does not hide the one that an upstream reads. Requests without any share

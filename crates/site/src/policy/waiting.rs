@@ -94,8 +94,7 @@ impl<'p> Notes<'p> {
     }
 
     fn take(&mut self, waited: Waited) -> Result<(), Rejection> {
-        self.identities
-            .extend(waited.identity.map(Identity::Verified));
+        self.identities.add(waited.identity.map(Identity::Verified));
         if !waited.response_edits.is_empty() {
             self.edit_response(waited.response_edits);
         }
