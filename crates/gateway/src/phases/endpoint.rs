@@ -5,7 +5,7 @@ use std::rc::Rc;
 use blitz_http::{Exchange, Peer, Pooled, RequestHead, Scheme, Status};
 use blitz_site::{
     AppClient, AppParts, CoreObservers, Endpoint, EndpointMaker, HandedOver, Notes, Record,
-    RequestPages, Responder, ResponseEdits, RouteName, apply_to_request, emit,
+    RequestPages, Responder, ResponseEdits, apply_to_request, emit,
 };
 
 use super::finish::response_edits;
@@ -22,15 +22,17 @@ pub(super) async fn pass_to_fallback<E: Endpoint>(
     gateway: &GatewayService<E>,
     observers: &CoreObservers,
     site: &SiteRoutes,
-    mut exchange: Exchange,
+    exchange: Exchange,
 ) {
     if let Some(call) = Call::of(&exchange.request) {
         return respond_unrouted(&call, observers, site, exchange);
     }
     let trusted = &gateway.options.trusted_proxies;
     let client = told_client(&exchange.request, &exchange.peer, trusted);
-    let mut handed = hand_over((observers, None), site, None, &mut exchange);
-    let mut exchange = handed.exchange(exchange, ResponseEdits::default(), None);
+    let mut handed = HandedOver::default();
+    let peer = Rc::clone(&exchange.peer);
+    let record = Record::new(&exchange.request, peer, site.name(), None, observers);
+    let mut exchange = handed.to_app((record, None), exchange, ResponseEdits::default(), None);
     exchange.client = client.as_ref();
     if let Some(rest) = Rc::clone(&gateway.fallback).call(exchange) {
         rest.await;
@@ -61,14 +63,16 @@ pub(super) async fn pass_to_endpoint<E>(
         let changes = changes.for_request(&facts);
         apply_to_request(&changes, &mut head.fields);
     }
-    let begun = (observers, notes.as_deref());
-    let mut handed = hand_over(begun, site, Some(route), &mut exchange);
     let pages = rules.and_then(|rules| RequestPages::new(&rules.pages, &exchange.request.fields));
     let parts = pages.as_ref().map(|pages| AppParts {
         pages: Some(pages),
         ..AppParts::default()
     });
-    let mut exchange = handed.exchange(
+    let mut handed = HandedOver::default();
+    let (head, peer) = (&exchange.request, Rc::clone(&exchange.peer));
+    let record = Record::new(head, peer, site.name(), Some(route), observers);
+    let mut exchange = handed.to_app(
+        (record, notes.as_deref()),
         exchange,
         response_edits(&notes, edits.as_deref()),
         parts.as_ref(),
@@ -78,20 +82,6 @@ pub(super) async fn pass_to_endpoint<E>(
     if let Some(rest) = gateway.endpoint(maker).call(exchange) {
         rest.await;
     }
-}
-
-/// The request with its record. Not a part of the future, which would have room for a second record.
-#[inline(always)]
-fn hand_over<'a>(
-    (observers, notes): (&'a CoreObservers, Option<&Notes<'_>>),
-    site: &'a SiteRoutes,
-    route: Option<&'a Route>,
-    exchange: &mut Exchange,
-) -> HandedOver<'a> {
-    let (head, peer) = (&mut exchange.request, Rc::clone(&exchange.peer));
-    let route = route.map(|route| route as &dyn RouteName);
-    let record = Record::new(head, peer, site.name(), route, observers);
-    HandedOver::to_app(record, head, notes)
 }
 
 /// The client; `None` is the peer.

@@ -117,6 +117,7 @@ impl ResponseStream {
     }
 
     /// The final response, with the handles of what follows its head.
+    #[inline(always)]
     fn begin(&mut self, received: ReceivedHead) -> Response {
         let ReceivedHead { head, length, kind } = received;
         let ResponseSource::Open(handle) =
