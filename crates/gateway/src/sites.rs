@@ -373,8 +373,11 @@ impl<'a> Taken<'a> {
     }
 
     /// Whether rules refuse the client, or demand a proof of identity that those of its route do not.
+    #[inline]
     fn is_refused_by(&self, rules: &Rules) -> bool {
-        let demands_more = |taker| rules.demands_more_than(taker);
+        // Mostly the rules are those of the route.
+        let is_own = |taker: Option<&Rules>| taker.is_some_and(|taker| std::ptr::eq(taker, rules));
+        let demands_more = |taker| !is_own(taker) && rules.demands_more_than(taker);
         !rules.admits(self.client) || self.rules.is_some_and(demands_more)
     }
 }

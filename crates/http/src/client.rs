@@ -121,6 +121,7 @@ impl Connection {
     ///
     /// The target is sent in origin form with `Host` from the authority, or as the pseudo-header
     /// fields of HTTP/2. Framing fields and `Connection` of the head are ignored.
+    #[inline(always)]
     #[must_use]
     pub fn request(mut self, head: &RequestHead, length: BodyLength) -> (SendBody, ResponseStream) {
         let Some(carrier) = self.carrier.take() else {

@@ -70,8 +70,8 @@ pub use blitz_quic::Counters as QuicCounters;
 
 pub use blitz_proto::{
     AsName, Blame, BodyLength, Error, ErrorKind, FOREVER, FieldName, Fields, InvalidField,
-    InvalidTarget, Limits, Method, Name, QuicLimits, RequestHead, ResponseHead, Side, Status,
-    TargetForm, Version, is_authority, path,
+    InvalidTarget, Limits, Method, Name, NameSet, QuicLimits, RequestHead, ResponseHead, Side,
+    Status, TargetForm, Version, is_authority, path,
     proxy_protocol::{ProxiedAddresses, ProxyVersion},
 };
 

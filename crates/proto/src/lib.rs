@@ -38,8 +38,8 @@ mod section_max;
 pub use error::{Blame, Error, ErrorKind, Side};
 pub use limits::{FOREVER, Limits, QuicLimits};
 pub use message::{
-    AsName, BodyLength, FieldName, Fields, InvalidField, InvalidTarget, Method, Name, RequestHead,
-    ResponseHead, Status, TargetForm, Version, is_authority,
+    AsName, BodyLength, FieldName, Fields, InvalidField, InvalidTarget, Method, Name, NameSet,
+    RequestHead, ResponseHead, Status, TargetForm, Version, is_authority,
 };
 pub use priority::Priority;
 pub use priority::schedule::Schedule;

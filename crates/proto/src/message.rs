@@ -19,7 +19,7 @@ pub(crate) use fields::{FieldLine, StoredName, is_token, is_token_byte, is_valid
 pub use fields::{FieldName, Fields, InvalidField};
 pub use method::Method;
 pub(crate) use name::NamePattern;
-pub use name::{AsName, Name};
+pub use name::{AsName, Name, NameSet};
 pub use request::{InvalidTarget, RequestHead, TargetForm};
 pub(crate) use request::{RequestTarget, Span};
 pub use response::ResponseHead;

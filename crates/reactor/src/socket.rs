@@ -123,6 +123,7 @@ impl Socket {
     }
 
     /// The number of queued bytes that the kernel has not taken.
+    #[inline(always)]
     pub fn queued(&self) -> usize {
         core::with(|core| core.sockets().queued(self.key))
     }

@@ -104,7 +104,7 @@ impl CoreService {
 }
 
 /// Calls the handler, and sends its response.
-#[inline]
+#[inline(always)]
 fn respond<'a>(
     core: &Rc<CoreSite>,
     request: Request,
@@ -193,7 +193,18 @@ async fn guard(core: Rc<CoreSite>, guarded: Guarded<'_>) {
     if let Some(hints) = notes.early_hints {
         responder.early_hints(hints);
     }
-    respond(&core, request, responder, as_text).await;
+    respond_guarded(&core, request, responder, as_text).await;
+}
+
+/// As [`respond`], so that requests without policies have it without a call.
+#[inline(never)]
+fn respond_guarded<'a>(
+    core: &Rc<CoreSite>,
+    request: Request,
+    responder: Responder<'a>,
+    as_text: bool,
+) -> ResponseFuture<'a> {
+    respond(core, request, responder, as_text)
 }
 
 /// The client of a connection.
@@ -290,6 +301,7 @@ enum ResponseFuture<'a> {
 impl Future for ResponseFuture<'_> {
     type Output = ();
 
+    #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         loop {
@@ -384,6 +396,7 @@ fn send<'a>(mut response: Response, responder: Responder<'a>, as_text: bool) -> 
 }
 
 /// Runs code of the app. The panic hook logs a panic, and the response is a 500; the core continues.
+#[inline(always)]
 fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Response> {
     catch_unwind(AssertUnwindSafe(run))
         .map_err(|_| Response::problem(Problem::new(Status::INTERNAL_SERVER_ERROR)))

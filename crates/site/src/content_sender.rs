@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use blitz_http::files::File;
 use blitz_http::{BodyLength, Chunk, Fields, PooledFuture, SendBody, SendError, yield_now};
@@ -81,6 +82,7 @@ impl ContentSender {
     ///
     /// # Errors
     /// The client is gone, or the content is longer than declared.
+    #[inline]
     pub fn send(&mut self, piece: Chunk) -> impl Future<Output = Result<(), SendError>> {
         self.send_piece(piece, true)
     }
@@ -89,6 +91,7 @@ impl ContentSender {
     ///
     /// # Errors
     /// As [`send`](ContentSender::send).
+    #[inline]
     pub(crate) fn send_part(
         &mut self,
         piece: Chunk,
@@ -96,12 +99,13 @@ impl ContentSender {
         self.send_piece(piece, false)
     }
 
-    async fn send_piece(&mut self, piece: Chunk, is_flushed: bool) -> Result<(), SendError> {
-        if self.encoder.is_some() {
+    #[inline]
+    fn send_piece(&mut self, piece: Chunk, is_flushed: bool) -> Sending<'_> {
+        match self.encoder {
+            None => Sending::AsItIs(self, Some(piece)),
             // On the heap, so that the future of other content is small.
-            return PooledFuture::new(self.compress(piece, is_flushed)).await;
+            Some(_) => Sending::Compressed(PooledFuture::new(self.compress(piece, is_flushed))),
         }
-        self.push(piece).await
     }
 
     async fn compress(&mut self, piece: Chunk, is_flushed: bool) -> Result<(), SendError> {
@@ -118,7 +122,8 @@ impl ContentSender {
             let yields = encoder.is_tired();
             let compressed = compressed.map_err(failed)?;
             if !compressed.is_empty() {
-                self.push(compressed).await?;
+                self.room().await?;
+                self.queue(compressed)?;
             }
             if yields {
                 yield_now().await;
@@ -127,14 +132,15 @@ impl ContentSender {
         Ok(())
     }
 
-    async fn push(&mut self, piece: Chunk) -> Result<(), SendError> {
-        self.room().await?;
+    #[inline]
+    fn queue(&mut self, piece: Chunk) -> Result<(), SendError> {
         let length = piece.len() as u64;
         self.body.queue(piece)?;
         self.note(length);
         Ok(())
     }
 
+    #[inline]
     fn note(&self, bytes: u64) {
         if let Some(sent) = &self.sent {
             sent.set(sent.get() + bytes);
@@ -154,11 +160,32 @@ impl ContentSender {
             changed = trailers.cloned();
             changed.as_mut().map(edit_trailers);
             let last = encoder.finish().map_err(failed)?;
-            let length = last.len() as u64;
-            self.body.queue(last)?;
-            self.note(length);
+            self.queue(last)?;
         }
         self.body.finish(changed.as_ref().or(trailers))
+    }
+}
+
+/// A piece that is being sent. Not an `async fn`, because it would be one future within another for each piece.
+enum Sending<'s> {
+    /// The piece is sent once there is room.
+    AsItIs(&'s mut ContentSender, Option<Chunk>),
+    Compressed(PooledFuture<'s, Result<(), SendError>>),
+}
+
+impl Future for Sending<'_> {
+    type Output = Result<(), SendError>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        match self.get_mut() {
+            Sending::AsItIs(sender, piece) => {
+                ready!(sender.body.poll_room(cx))?;
+                // Only a future that was ready has none.
+                Poll::Ready(piece.take().map_or(Ok(()), |piece| sender.queue(piece)))
+            }
+            Sending::Compressed(sending) => Pin::new(sending).poll(cx),
+        }
     }
 }
 

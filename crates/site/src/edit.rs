@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use blitz_http::{AsName, Fields, Name};
+use blitz_http::{AsName, Fields, Name, NameSet};
 
 /// A change of a field, with its values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -100,13 +100,21 @@ impl ResponseEdits<'_> {
 /// Makes the changes in a request. Other spellings of the fields are removed: applications behind CGI and WSGI take
 /// `X_User` for `X-User`.
 pub fn apply_to_request(edits: &[Edit], fields: &mut Fields) {
+    let is_plain = edits.iter().all(|edit| edit.name.is_plain);
+    // Most requests have known names only, and those are no other spelling of a plain name.
+    if !is_plain || fields.names().any(|name| name == Name::Other) {
+        remove_aliases(edits, fields);
+    }
+    apply(edits, fields);
+}
+
+fn remove_aliases(edits: &[Edit], fields: &mut Fields) {
     fields.retain(|name, _| {
         let is_known = name.known() != Name::Other;
         let may_be = |edit: &&Edit| !is_known || !edit.name.is_plain;
         let mut changed = edits.iter().filter(may_be);
         !changed.any(|edit| is_alias(name.as_bytes(), edit.name.as_bytes()))
     });
-    apply(edits, fields);
 }
 
 /// Whether a name is another spelling of this one: applications behind CGI and WSGI take both for the same.
@@ -124,17 +132,27 @@ pub(crate) fn is_alias(name: &[u8], of: &[u8]) -> bool {
 /// Makes the changes. A value that no field may have, such as a space alone, is left out.
 #[inline(never)]
 pub fn apply(edits: &[Edit], fields: &mut Fields) {
+    // Most changed fields are absent, which costs no pass for each of many.
+    let mut present = match edits.len() {
+        0..=2 => NameSet::ALL,
+        _ => fields.name_set(),
+    };
     for Edit { name, change } in edits {
+        let is_absent = !present.has(name.known);
         let lines = match change {
             FieldChange::Set(lines) => {
-                fields.remove(name);
+                if !is_absent {
+                    fields.remove(name);
+                }
                 lines.as_slice()
             }
-            FieldChange::Default(_) if fields.contains(name) => continue,
+            FieldChange::Default(_) if !is_absent && fields.contains(name) => continue,
             FieldChange::Default(line) | FieldChange::Add(line) => std::slice::from_ref(line),
         };
         for line in lines {
-            let _ = fields.try_append(name, line);
+            if fields.try_append(name, line).is_ok() {
+                present.insert(name.known);
+            }
         }
     }
 }

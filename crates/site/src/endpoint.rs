@@ -10,6 +10,7 @@ use blitz_http::{Peer, Pooled, PooledFuture, RecvBody, RequestHead};
 use crate::client::ClientAddress;
 use crate::edit::ResponseEdits;
 use crate::emit::{emit, emit_unobserved};
+use crate::policy::Notes;
 use crate::record::Record;
 use crate::responder::{AppParts, Responder};
 
@@ -78,8 +79,10 @@ pub struct Exchange<'a> {
 }
 
 /// The record of a request that an endpoint has taken over. Dropping it emits the record.
+#[derive(Default)]
 pub struct HandedOver<'a> {
-    record: Record<'a>,
+    /// `None` until an endpoint gets the request.
+    record: Option<Record<'a>>,
     /// The part of the head that logs and hooks show; `None` if nobody is told.
     head: Option<Pooled<RequestHead>>,
     received: Option<Rc<Cell<u64>>>,
@@ -92,10 +95,30 @@ impl<'a> HandedOver<'a> {
         let head = record.observe(head);
         let received = record.response.is_observed.then(Rc::default);
         HandedOver {
-            record,
+            record: Some(record),
             head,
             received,
         }
+    }
+
+    /// The request with the record of it that begins here, for an app. Spans of the app are within that of the request.
+    #[inline(always)]
+    pub fn to_app<'s>(
+        &'s mut self,
+        (record, notes): (Record<'a>, Option<&Notes<'_>>),
+        mut exchange: blitz_http::Exchange,
+        edits: ResponseEdits<'s>,
+        app: Option<&'s AppParts<'s>>,
+    ) -> Exchange<'s> {
+        // It is made and changed where it stays, which spares copies of it.
+        let record = self.record.insert(record);
+        record.begin_with(notes);
+        if let Some(trace) = &record.trace {
+            trace.pass_to_app(&mut exchange.request.fields);
+        }
+        self.head = record.observe(&exchange.request);
+        self.received = record.response.is_observed.then(Rc::default);
+        self.exchange(exchange, edits, app)
     }
 
     /// The request with its record, for an endpoint whose responses get these changes and parts.
@@ -106,7 +129,10 @@ impl<'a> HandedOver<'a> {
         edits: ResponseEdits<'s>,
         app: Option<&'s AppParts<'s>>,
     ) -> Exchange<'s> {
-        let responder = Responder::new(exchange.responder, edits, &mut self.record.response);
+        let responder = match &mut self.record {
+            Some(record) => Responder::new(exchange.responder, edits, &mut record.response),
+            None => Responder::unrecorded(exchange.responder),
+        };
         Exchange {
             client: None,
             request: exchange.request,
@@ -121,12 +147,15 @@ impl<'a> HandedOver<'a> {
 impl Drop for HandedOver<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.record.response.find_end();
+        let Some(record) = &mut self.record else {
+            return;
+        };
+        record.response.find_end();
         let received = self.received.as_ref();
-        self.record.request_bytes = received.map_or(0, |received| received.get());
+        record.request_bytes = received.map_or(0, |received| received.get());
         match &self.head {
-            None => emit_unobserved(&mut self.record),
-            Some(head) => emit(&mut self.record, head),
+            None => emit_unobserved(record),
+            Some(head) => emit(record, head),
         }
     }
 }

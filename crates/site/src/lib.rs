@@ -55,11 +55,11 @@ pub use pages::{LoadedFile, Pages, RequestPages};
 pub use policy::{
     Algorithm, AnyOf, ApiKey, ApiKeys, AuthCacheSettings, Authorizer, AuthorizerAnswer,
     AuthorizerAttempt, AuthorizerQuestion, BasicAuth, Claim, ClaimDemand, Concurrency, CoreLimits,
-    Cors, CorsSettings, EarlyHints, FetchedKeys, ForwardAuth, ForwardAuthSettings, Identity, Jwt,
-    JwtKey, JwtSettings, KeyFetches, KeySource, NoDecision, Notes, OnStoreFailure, Origin, Permit,
-    Policies, Policy, PolicyRequest, PolicyResponse, Prover, RateKey, RateLimit, RateLimitSettings,
-    SecurityHeaders, SharedLimits, StoreUse, TokenFacts, TokenSource, Users, api_keys,
-    fetched_keys_in_use, key_fetches, key_set, preflight_method, users,
+    Cors, CorsSettings, EarlyHints, FetchedKeys, ForwardAuth, ForwardAuthSettings, Identities,
+    Identity, Jwt, JwtKey, JwtSettings, KeyFetches, KeySource, NoDecision, Notes, OnStoreFailure,
+    Origin, Permit, Policies, Policy, PolicyRequest, PolicyResponse, Prover, RateKey, RateLimit,
+    RateLimitSettings, SecurityHeaders, SharedLimits, StoreUse, TokenFacts, TokenSource, Users,
+    api_keys, fetched_keys_in_use, key_fetches, key_set, preflight_method, users,
 };
 pub use record::{
     CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient,

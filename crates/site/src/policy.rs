@@ -12,6 +12,7 @@ mod cors;
 mod credentials;
 mod early_hints;
 mod forward_auth;
+mod identity;
 mod jwt;
 mod limits;
 mod memory;
@@ -46,6 +47,7 @@ pub use forward_auth::{
     AuthCacheSettings, Authorizer, AuthorizerAnswer, AuthorizerAttempt, AuthorizerQuestion,
     ForwardAuth, ForwardAuthSettings, NoDecision,
 };
+pub use identity::{Identities, Identity};
 pub use jwt::{
     Algorithm, Claim, ClaimDemand, FetchedKeys, Jwt, JwtKey, JwtSettings, KeyFetches, TokenSource,
     fetched_keys_in_use, key_fetches, key_set,
@@ -108,7 +110,7 @@ pub struct Notes<'p> {
     /// Are sent when all checks have passed.
     pub early_hints: Option<&'p EarlyHints>,
     /// Changes of the request that tell its action who the client is.
-    pub identities: Vec<Identity<'p>>,
+    pub identities: Identities<'p>,
     /// The response of a rejected request in place of the gateway's own.
     pub response: Option<Box<PolicyResponse>>,
     /// Why an authorizer gave no decision, so that the request is rejected.
@@ -119,33 +121,6 @@ pub struct Notes<'p> {
     pub started: Option<Instant>,
     /// One of the policies waits.
     suspended: Option<Suspended<'p>>,
-}
-
-/// Fields of a request that tell who the client is. Those that a client sends are removed in any case.
-#[derive(Debug)]
-pub enum Identity<'p> {
-    /// The client is unknown.
-    None(&'p [Edit]),
-    /// The client has proved who it is.
-    Verified(Rc<[Edit]>),
-    /// The client has proved that it is a user.
-    User {
-        /// The name, which a field can have.
-        name: Rc<str>,
-        /// The changes of the request.
-        edits: Rc<[Edit]>,
-    },
-    /// The client has proved that it has a key, by the name of it, which is empty if nobody asks for it.
-    Key {
-        /// The name.
-        name: &'p str,
-        /// The changes of the request.
-        edits: &'p [Edit],
-    },
-    /// A token has proved it.
-    Token(Rc<TokenFacts>),
-    /// A token has proved it, of which the action is told nothing.
-    Subject(Rc<TokenFacts>),
 }
 
 impl<'a> PolicyRequest<'a> {
@@ -160,52 +135,6 @@ impl<'a> PolicyRequest<'a> {
             (!certificate.has_expired(now)).then(|| certificate.subject())?
         };
         Identity::user(&notes.identities).or_else(subject)
-    }
-}
-
-impl Identity<'_> {
-    /// The value of a claim; of several tokens, that of the last one with the claim.
-    #[must_use]
-    pub fn claim<'i>(identities: &'i [Identity<'_>], name: &str) -> Option<&'i str> {
-        identities.iter().rev().find_map(|identity| {
-            let Identity::Token(token) = identity else {
-                return None;
-            };
-            let mut claims = token.claims.iter();
-            let (_, value) = claims.find(|(known, _)| **known == *name)?;
-            Some(&**value)
-        })
-    }
-
-    /// The name of the client: of its user, of its key, or the subject of its token. Names are kept if somebody asks
-    /// for them.
-    #[must_use]
-    pub fn user<'i>(identities: &'i [Identity<'_>]) -> Option<&'i str> {
-        identities.iter().find_map(|identity| match identity {
-            Identity::User { name, .. } => Some(&**name),
-            Identity::Key { name, .. } => Some(*name).filter(|name| !name.is_empty()),
-            Identity::Token(token) | Identity::Subject(token) => token.subject.as_deref(),
-            Identity::None(_) | Identity::Verified(_) => None,
-        })
-    }
-
-    /// Whether the action is told about the client.
-    #[must_use]
-    pub fn is_told(&self) -> bool {
-        match self {
-            Identity::None(_) | Identity::Verified(_) | Identity::Token(_) => true,
-            Identity::User { .. } | Identity::Key { .. } => !self.edits().is_empty(),
-            Identity::Subject(_) => false,
-        }
-    }
-
-    fn edits(&self) -> &[Edit] {
-        match self {
-            Identity::None(edits) | Identity::Key { edits, .. } => edits,
-            Identity::Verified(edits) | Identity::User { edits, .. } => edits,
-            Identity::Token(token) => &token.edits,
-            Identity::Subject(_) => &[],
-        }
     }
 }
 
@@ -383,7 +312,7 @@ impl<'p> Notes<'p> {
 
     /// Makes the changes of the request that tell who the client is.
     pub fn identify(&self, fields: &mut Fields) {
-        for identity in &self.identities {
+        for identity in self.identities.iter() {
             apply_to_request(identity.edits(), fields);
         }
     }

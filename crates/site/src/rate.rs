@@ -36,10 +36,11 @@ mod lease;
 mod store;
 mod table;
 
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
+use std::hash::Hasher;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use siphasher::sip::SipHasher13;
 
 use crate::counters::count;
 use lease::Leases;
@@ -141,12 +142,11 @@ impl SharedBuckets {
         }
     }
 
-    /// A hash with the secret, for the key of a bucket.
+    /// A hash with the secret, for the key of a bucket of this limit.
+    #[inline]
     #[must_use]
-    pub fn hasher(&self) -> impl Hasher + use<> {
-        let mut hasher = DefaultHasher::new();
-        self.secret.hash(&mut hasher);
-        hasher
+    pub fn hasher(&self, limit: u64) -> impl Hasher + use<> {
+        SipHasher13::new_with_keys(self.secret, limit)
     }
 }
 

@@ -216,6 +216,7 @@ impl<'a> Responder<'a> {
 
     /// Sends a complete response as [`send`](Responder::send) does. Long content may be compressed in steps, by the
     /// returned future.
+    #[inline(always)]
     pub fn send_long(
         self,
         head: &mut ResponseHead,
@@ -225,6 +226,15 @@ impl<'a> Responder<'a> {
             self.send(head, content);
             return None;
         }
+        self.send_in_steps(head, content)
+    }
+
+    #[inline(never)]
+    fn send_in_steps(
+        self,
+        head: &mut ResponseHead,
+        content: Chunk,
+    ) -> Option<PooledFuture<'a, ()>> {
         let length = BodyLength::Known(content.len() as u64);
         let (mut sender, sent) = self.start_content(head, length)?;
         if sender.is_discarding() {

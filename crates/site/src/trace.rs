@@ -111,7 +111,7 @@ impl TraceContext {
     }
 
     /// Makes the spans of an app children of the request.
-    pub fn pass_to_app(&self, fields: &mut Fields) {
+    pub(crate) fn pass_to_app(&self, fields: &mut Fields) {
         self.pass(self.span_id, fields);
     }
 

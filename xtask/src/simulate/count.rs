@@ -52,7 +52,7 @@ const EXTRAS: [Extra; 4] = [
     // A known token, a limit and CORS, and a token with another signature each time: docs/access.md.
     Extra {
         suffix: "-policies",
-        increase_max: 0.38,
+        increase_max: 0.27,
         other: "the same without policies",
     },
     Extra {

@@ -121,8 +121,7 @@ pub(super) struct PresenceSet {
 
 impl PresenceSet {
     pub(super) fn of(fields: &Fields) -> PresenceSet {
-        let names = fields.names();
-        let names = names.fold(0, |names, name| names | set_of(&[name]));
+        let names = fields.name_set().bits();
         // Most messages have known names only, whose text need not be read.
         let is_other =
             |(name, _): (FieldName<'_>, _)| is_other_forwarding(name) || is_spoofed(name);

@@ -22,18 +22,17 @@ pub(super) async fn pass_to_fallback<E: Endpoint>(
     gateway: &GatewayService<E>,
     observers: &CoreObservers,
     site: &SiteRoutes,
-    mut exchange: Exchange,
+    exchange: Exchange,
 ) {
-    let peer = Rc::clone(&exchange.peer);
-    let record = Record::new(&exchange.request, peer, site.name(), None, observers);
-    pass_trace(&record, &mut exchange.request);
     if let Some(call) = Call::of(&exchange.request) {
-        return respond_unrouted(&call, record, exchange);
+        return respond_unrouted(&call, observers, site, exchange);
     }
     let trusted = &gateway.options.trusted_proxies;
     let client = told_client(&exchange.request, &exchange.peer, trusted);
-    let mut handed = HandedOver::new(record, &exchange.request);
-    let mut exchange = handed.exchange(exchange, ResponseEdits::default(), None);
+    let mut handed = HandedOver::default();
+    let peer = Rc::clone(&exchange.peer);
+    let record = Record::new(&exchange.request, peer, site.name(), None, observers);
+    let mut exchange = handed.to_app((record, None), exchange, ResponseEdits::default(), None);
     exchange.client = client.as_ref();
     if let Some(rest) = Rc::clone(&gateway.fallback).call(exchange) {
         rest.await;
@@ -64,16 +63,16 @@ pub(super) async fn pass_to_endpoint<E>(
         let changes = changes.for_request(&facts);
         apply_to_request(&changes, &mut head.fields);
     }
-    let mut record = Record::new(head, Rc::clone(peer), site.name(), Some(route), observers);
-    record.begin_with(notes.as_deref());
-    pass_trace(&record, head);
     let pages = rules.and_then(|rules| RequestPages::new(&rules.pages, &exchange.request.fields));
     let parts = pages.as_ref().map(|pages| AppParts {
         pages: Some(pages),
         ..AppParts::default()
     });
-    let mut handed = HandedOver::new(record, &exchange.request);
-    let mut exchange = handed.exchange(
+    let mut handed = HandedOver::default();
+    let (head, peer) = (&exchange.request, Rc::clone(&exchange.peer));
+    let record = Record::new(head, peer, site.name(), Some(route), observers);
+    let mut exchange = handed.to_app(
+        (record, notes.as_deref()),
         exchange,
         response_edits(&notes, edits.as_deref()),
         parts.as_ref(),
@@ -97,17 +96,11 @@ fn told_client(head: &RequestHead, peer: &Peer, trusted: &TrustedProxies) -> Opt
     }
 }
 
-/// Spans of the app are within that of the request.
-#[inline]
-fn pass_trace(record: &Record<'_>, head: &mut RequestHead) {
-    if let Some(trace) = &record.trace {
-        trace.pass_to_app(&mut head.fields);
-    }
-}
-
 /// Responds to a call that no target matches.
 #[cold]
-fn respond_unrouted(call: &Call, mut record: Record<'_>, exchange: Exchange) {
+fn respond_unrouted(call: &Call, observers: &CoreObservers, site: &SiteRoutes, exchange: Exchange) {
+    let (request, peer) = (&exchange.request, Rc::clone(&exchange.peer));
+    let mut record = Record::new(request, peer, site.name(), None, observers);
     let mut head = Pooled::response(Status::NOT_FOUND);
     let code = Code::of_status(head.status);
     let content = call.respond(&mut head, code, "no target matches this path");

@@ -186,20 +186,22 @@ fn check<'a, E>(
 ) -> Result<(), Rejection> {
     let head = &exchange.request;
     let trusted = &gateway.options.trusted_proxies;
-    let client = || client_of(&head.fields, &exchange.peer, trusted);
     if let Some(rules) = rules.filter(|rules| rules.policies.security_headers().is_some()) {
         protect_response(gateway, rules, exchange, notes.get_or_insert_default());
     }
+    let mut client = None;
     if site.has_access_rules() {
-        site.admit(route, head, client())?;
+        let known = *client.insert(client_of(&head.fields, &exchange.peer, trusted));
+        site.admit(route, head, known)?;
     }
     let Some(rules) = rules else {
         return limit_content(exchange, gateway.options.body_bytes_max);
     };
     if !rules.policies.is_empty() {
+        let client = client.unwrap_or_else(|| client_of(&head.fields, &exchange.peer, trusted));
         let notes = notes.get_or_insert_default();
         let authorizer = authorizer(gateway, snapshot, (site, rules), exchange);
-        let request = policy_request(gateway, exchange, client(), &authorizer);
+        let request = policy_request(gateway, exchange, client, &authorizer);
         rules.policies.decide(&request, notes)?;
         if notes.is_suspended() {
             return Ok(());

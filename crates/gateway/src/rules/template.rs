@@ -162,7 +162,7 @@ impl<'a> Facts<'a> {
 
     /// The same with what policies have noted.
     pub(crate) fn with_notes(self, notes: Option<&'a Notes<'_>>) -> Facts<'a> {
-        let identities = notes.map_or(&[][..], |notes| notes.identities.as_slice());
+        let identities = notes.map_or(&[][..], |notes| &notes.identities);
         Facts { identities, ..self }
     }
 

@@ -294,7 +294,7 @@ impl Balancer {
     }
 
     /// Counts a response head, which came after `time`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn responded(
         &self,
         upstream: &Upstream,
@@ -312,7 +312,7 @@ impl Balancer {
     }
 
     /// The name may have lost the address meanwhile: then nothing is counted.
-    #[inline]
+    #[inline(always)]
     fn count(&self, upstream: &Upstream, count: impl FnOnce(&mut Counts)) {
         let (key, mut all) = (key_of(upstream), self.counts.borrow_mut());
         if let Some((_, counts)) = all.iter_mut().find(|(address, _)| *address == key) {

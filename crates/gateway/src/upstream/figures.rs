@@ -59,7 +59,7 @@ pub(super) struct Counts {
     requests: u64,
     failures: u64,
     responses: ResponseTimes,
-    /// The responses before the current period, and when it began.
+    /// The responses before the current period, and its end, which is compared with few instructions.
     period: Option<(ResponseTimes, Instant)>,
     /// The responses before the period before.
     earlier: ResponseTimes,
@@ -77,6 +77,7 @@ impl Counts {
         self.unanswered = Some((count + 1, since));
     }
 
+    #[inline]
     pub(super) fn responded(&mut self, time: Duration, is_failure: bool, now: Instant) {
         self.roll(now);
         self.requests += 1;
@@ -111,15 +112,20 @@ impl Counts {
 
     #[inline]
     fn roll(&mut self, now: Instant) {
-        let (before, began) = *self.period.get_or_insert((self.responses, now));
-        let age = now.saturating_duration_since(began);
-        if age >= RECENT_PERIOD {
-            self.earlier = match age >= 2 * RECENT_PERIOD {
+        if self.period.is_none_or(|(_, end)| now >= end) {
+            self.begin_period(now);
+        }
+    }
+
+    #[cold]
+    fn begin_period(&mut self, now: Instant) {
+        if let Some((before, end)) = self.period {
+            self.earlier = match now >= end + RECENT_PERIOD {
                 true => self.responses,
                 false => before,
             };
-            self.period = Some((self.responses, now));
         }
+        self.period = Some((self.responses, now + RECENT_PERIOD));
     }
 }
 

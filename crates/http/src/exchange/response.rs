@@ -93,6 +93,7 @@ impl ResponseStream {
     ///
     /// # Panics
     /// As [`ResponseStream::next`].
+    #[inline(always)]
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponseEvent, ClientError>> {
         let polled = match &self.source {
             ResponseSource::Open(ExchangeHandle { connection, id }) => {
@@ -116,6 +117,7 @@ impl ResponseStream {
     }
 
     /// The final response, with the handles of what follows its head.
+    #[inline(always)]
     fn begin(&mut self, received: ReceivedHead) -> Response {
         let ReceivedHead { head, length, kind } = received;
         let ResponseSource::Open(handle) =

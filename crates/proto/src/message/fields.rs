@@ -1,6 +1,6 @@
 //! Header and trailer sections: one block of bytes, and fields as ranges into it.
 
-use super::{AsName, Name};
+use super::{AsName, Name, NameSet};
 
 /// The fields of a head or a trailer section, in order of arrival (RFC 9110, section 5).
 ///
@@ -113,6 +113,17 @@ impl Fields {
     #[inline]
     pub fn names(&self) -> impl Iterator<Item = Name> {
         self.entries.iter().map(|entry| entry.label.name)
+    }
+
+    /// The set of the names.
+    #[inline]
+    #[must_use]
+    pub fn name_set(&self) -> NameSet {
+        let mut set = NameSet::default();
+        for name in self.names() {
+            set.insert(name);
+        }
+        set
     }
 
     /// Whether any of the fields may be sent as a trailer.
@@ -376,9 +387,21 @@ pub(crate) fn is_token_byte(byte: u8) -> bool {
 
 /// `field-content` of RFC 9110, section 5.5: visible, blank or above ASCII, nothing else.
 pub(crate) fn is_valid_value(value: &[u8]) -> bool {
-    value
-        .iter()
-        .all(|&byte| (byte >= 0x20 && byte != 0x7f) || byte == b'\t')
+    let is_valid = |&byte: &u8| (byte >= 0x20 && byte != 0x7f) || byte == b'\t';
+    let (blocks, rest) = value.as_chunks::<8>();
+    let mut blocks = blocks.iter();
+    blocks.all(|block| is_visible(*block) || block.iter().all(is_valid))
+        && rest.iter().all(is_valid)
+}
+
+/// Whether no byte is a control character.
+#[inline]
+fn is_visible(block: [u8; 8]) -> bool {
+    const EACH: u64 = u64::MAX / 0xff;
+    let word = u64::from_ne_bytes(block);
+    // The highest bit of a byte is set if it is below another one; above a byte that is, it may be set as well.
+    let below = |word: u64, byte: u64| word.wrapping_sub(EACH * byte) & !word;
+    (below(word, 0x20) | below(word ^ (EACH * 0x7f), 1)) & (EACH * 0x80) == 0
 }
 
 static TOKEN_BYTES: [bool; 256] = {

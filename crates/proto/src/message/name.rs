@@ -261,6 +261,40 @@ impl Name {
     }
 }
 
+/// A set of names, of which [`Name::Other`] is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NameSet([u64; 2]);
+
+const _: () = assert!((Name::Other as u8) < 128, "a set has room for 128 names");
+
+impl NameSet {
+    /// The set of all names.
+    pub const ALL: NameSet = NameSet([u64::MAX; 2]);
+
+    /// Adds a name.
+    #[inline]
+    pub fn insert(&mut self, name: Name) {
+        // Two words are shifted with fewer instructions than a number of 128 bits.
+        let bit = name as usize;
+        self.0[bit / 64 % 2] |= 1 << (bit % 64);
+    }
+
+    /// Whether it has the name.
+    #[inline]
+    #[must_use]
+    pub fn has(&self, name: Name) -> bool {
+        let bit = name as usize;
+        self.0[bit / 64 % 2] >> (bit % 64) & 1 != 0
+    }
+
+    /// The set as a number, in which each name has the bit of its place.
+    #[inline]
+    #[must_use]
+    pub fn bits(&self) -> u128 {
+        u128::from(self.0[0]) | u128::from(self.0[1]) << 64
+    }
+}
+
 /// The name of a field: a [`Name`] or its text in any case.
 pub trait AsName {
     /// The known name, or [`Name::Other`].

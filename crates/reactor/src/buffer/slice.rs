@@ -119,13 +119,19 @@ impl Slice {
 
     /// Copies the bytes out of the pool if that is scarce and the slice is at most half of a usual buffer,
     /// so that sockets with small slices do not keep others from receiving.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copy_if_scarce(&mut self) {
         if let Memory::Pooled(pool, _) = &self.memory
             && pool.is_scarce()
-            && self.len() <= BUFFER_BYTES / 2
         {
-            *self = Slice::gathered(self, self.to_vec());
+            self.copy_if_small();
+        }
+    }
+
+    #[cold]
+    fn copy_if_small(&mut self) {
+        if self.len() <= BUFFER_BYTES / 2 {
+            *self = self.copied();
         }
     }
 

@@ -230,10 +230,14 @@ impl Sockets<'_> {
         }
     }
 
+    #[inline(always)]
     pub(super) fn queued(&mut self, key: SocketKey) -> usize {
         let entry = self.table.entry(key);
-        // Bytes of a file that wait for room are not queued; one counts, so that deadlines of sending apply.
-        entry.sending.queued() + usize::from(entry.pending.has(Pending::ROOM))
+        match &entry.sending.queue {
+            Some(queue) => queue.bytes(),
+            // Bytes of a file that wait for room are not queued; one counts, so that deadlines of sending apply.
+            None => usize::from(entry.pending.has(Pending::ROOM)),
+        }
     }
 
     pub(super) fn poll_send_room(

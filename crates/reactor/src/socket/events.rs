@@ -138,7 +138,7 @@ impl Sockets<'_> {
 
     /// Handles reports of the driver until one causes an action that needs the table not to be borrowed.
     /// Most reports cause none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next_action(&mut self) -> SocketAction {
         loop {
             // One arm for each driver, so that the compiler can inline from the decoding of a completion

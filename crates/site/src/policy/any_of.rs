@@ -56,9 +56,9 @@ impl AnyOf {
             match prover.prove(request) {
                 Ok(Proof::Valid(identity)) => {
                     is_proved = true;
-                    notes.identities.extend(identity);
+                    notes.identities.add(identity);
                 }
-                Ok(Proof::Missing) => notes.identities.extend(prover.nobody()),
+                Ok(Proof::Missing) => notes.identities.add(prover.nobody()),
                 Ok(Proof::Pending(checked)) => pending.push(checked),
                 Err(rejection) => {
                     prover.note_reason(rejection, request, notes);

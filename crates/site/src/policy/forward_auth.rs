@@ -163,7 +163,7 @@ impl ForwardAuth {
     ) -> Result<Option<PooledFuture<'p, Waited>>, Rejection> {
         let Some(authorizer) = request.authorizer else {
             // Nobody is asked, so that the request is one that passes.
-            notes.identities.extend(self.nobody());
+            notes.identities.add(self.nobody());
             return Ok(None);
         };
         let key = self.key(request, notes, authorizer);
@@ -171,7 +171,7 @@ impl ForwardAuth {
         let known = key.as_deref();
         if let Some(edits) = known.and_then(|key| remembered::find(self.number, key, now)) {
             count(|counters| counters.authorizations_remembered += 1);
-            notes.identities.push(Identity::Verified(edits));
+            notes.identities.add(Some(Identity::Verified(edits)));
             return Ok(None);
         }
         let question = AuthorizerQuestion {
@@ -188,7 +188,7 @@ impl ForwardAuth {
                 let why = self.no_decision(rejection, AuthorizerAttempt::default());
                 // Others are for the request itself.
                 if rejection == Rejection::AuthorizerUnreachable && self.passes_failure(&why) {
-                    notes.identities.extend(self.nobody());
+                    notes.identities.add(self.nobody());
                     return Ok(None);
                 }
                 notes.no_decision = Some(why);

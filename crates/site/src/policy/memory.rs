@@ -3,6 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
+use siphasher::sip::SipHasher13;
+
 /// The most values.
 pub(super) const VALUES_MAX: usize = 4096;
 
@@ -14,7 +16,7 @@ pub(super) type Owner = (u64, u64);
 
 /// Values by a hash with a key of its own, so that nobody can choose keys whose hashes collide. The oldest ones make room.
 pub(super) struct Memory<T> {
-    hasher: RandomState,
+    hash_key: [u64; 2],
     values: HashMap<u64, Remembered<T>, BuildHasherDefault<HashOfKey>>,
     /// From the oldest on.
     order: VecDeque<u64>,
@@ -49,8 +51,9 @@ impl Hasher for HashOfKey {
 
 impl<T> Default for Memory<T> {
     fn default() -> Memory<T> {
+        let random = RandomState::new();
         Memory {
-            hasher: RandomState::new(),
+            hash_key: [0_u64, 1].map(|number| random.hash_one(number)),
             values: HashMap::default(),
             order: VecDeque::new(),
             bytes: 0,
@@ -62,8 +65,18 @@ impl<T> Memory<T> {
     /// The value of a key. The part of it that is hashed must be one that differs, since of two with the same hash the
     /// later one is remembered.
     pub(super) fn find(&self, owner: Owner, key: &[u8], hashed: &[u8]) -> Option<&T> {
-        let found = self.values.get(&self.hasher.hash_one((owner, hashed)))?;
+        let found = self.values.get(&self.hash(owner, hashed))?;
         (found.owner == owner && *found.key == *key).then_some(&found.value)
+    }
+
+    /// One number for both of the owner, which is compared as well: each write costs as much as a word of the hash.
+    #[inline]
+    fn hash(&self, (policy, state): Owner, hashed: &[u8]) -> u64 {
+        let [one, other] = self.hash_key;
+        let mut hasher = SipHasher13::new_with_keys(one, other);
+        hasher.write_u64(policy.rotate_left(32) ^ state);
+        hasher.write(hashed);
+        hasher.finish()
     }
 
     /// Remembers a value with so many bytes.
@@ -74,7 +87,7 @@ impl<T> Memory<T> {
         hashed: &[u8],
         (value, bytes): (T, usize),
     ) {
-        let hash = self.hasher.hash_one((owner, hashed));
+        let hash = self.hash(owner, hashed);
         let added = Remembered {
             owner,
             key: key.into(),

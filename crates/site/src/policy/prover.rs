@@ -138,7 +138,7 @@ impl Prover {
         };
         match proof {
             Ok(Proof::Valid(identity)) => {
-                notes.identities.extend(identity);
+                notes.identities.add(identity);
                 Ok(None)
             }
             Ok(Proof::Pending(checked)) => Ok(Some(PooledFuture::new(async move {

@@ -108,6 +108,8 @@ impl RateLimit {
         self.by.iter().any(is_verified)
     }
 
+    /// Not inlined, so that other policies do not take the client's address apart.
+    #[inline(never)]
     pub(super) fn decide(
         &self,
         request: &PolicyRequest<'_>,
@@ -119,7 +121,8 @@ impl RateLimit {
         let taken = match &self.store {
             None => {
                 let mut buckets = self.buckets(limits).borrow_mut();
-                let key = self.key(request, notes, buckets.shared().hasher());
+                let hasher = buckets.shared().hasher(self.id);
+                let key = self.key(request, notes, hasher);
                 let now = blitz_http::now();
                 let taken = buckets.take(self.id, key, &self.rate, now);
                 taken.map_err(Refused::Throttled)
@@ -163,7 +166,11 @@ impl RateLimit {
     ) -> Result<(), Refused> {
         let now = blitz_http::now();
         let [one, other] = store.hash_key;
-        let key = || self.key(request, notes, SipHasher24::new_with_keys(one, other));
+        let key = || {
+            let mut hasher = SipHasher24::new_with_keys(one, other);
+            hasher.write_u64(self.id);
+            self.key(request, notes, hasher)
+        };
         if limits.store.is_reachable(now) {
             if let Some(taken) = limits.store.take(key(), &self.rate, now) {
                 return taken.map_err(Refused::Throttled);
@@ -178,15 +185,14 @@ impl RateLimit {
         }
         let mut buckets = self.buckets(limits).borrow_mut();
         let share = self.rate.share(limits.store.processes());
-        let mut hasher = buckets.shared().hasher();
-        key().hash(&mut hasher);
+        let mut hasher = buckets.shared().hasher(self.id);
+        hasher.write_u64(key());
         let taken = buckets.take(self.id, hasher.finish(), &share, now);
         taken.map_err(Refused::Throttled)
     }
 
-    /// The key of the request's bucket.
+    /// The key of the request's bucket, by a hasher that has a key or the identity of the limit.
     fn key(&self, request: &PolicyRequest<'_>, notes: &Notes<'_>, mut hasher: impl Hasher) -> u64 {
-        hasher.write_u64(self.id);
         for key in &self.by {
             match key {
                 RateKey::Client => hash_client(request.client, &mut hasher),
@@ -233,15 +239,23 @@ fn whole_seconds(time: Duration) -> u64 {
     seconds.max(1)
 }
 
-/// Numbers that stay the same: gateways that share a store may have different versions.
+/// Numbers that stay the same: gateways that share a store may have different versions. The first word says which kind of
+/// client it is, so that no two kinds have the same key.
 #[inline]
 fn hash_client(client: ClientAddress, hasher: &mut impl Hasher) {
     match client.network() {
-        ClientNetwork::V4(address) => (4_u8, address).hash(hasher),
-        ClientNetwork::V6(network) => (6_u8, network).hash(hasher),
-        ClientNetwork::Unix => 1_u8.hash(hasher),
-        ClientNetwork::Unknown => 0_u8.hash(hasher),
+        ClientNetwork::V4(address) => hasher.write_u64(kind(4) | u64::from(address)),
+        ClientNetwork::V6(network) => {
+            hasher.write_u64(kind(6));
+            hasher.write_u64(network);
+        }
+        ClientNetwork::Unix => hasher.write_u64(kind(1)),
+        ClientNetwork::Unknown => hasher.write_u64(kind(0)),
     }
+}
+
+fn kind(number: u64) -> u64 {
+    number << 32
 }
 
 /// All values of a name, so that a further one does not hide the one that an upstream reads. Requests without any share

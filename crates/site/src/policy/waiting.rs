@@ -93,7 +93,9 @@ impl<'p> Notes<'p> {
     }
 
     fn take(&mut self, waited: Waited) -> Result<(), Rejection> {
-        self.identities.extend(waited.identities);
+        for identity in waited.identities {
+            self.identities.add(Some(identity));
+        }
         if !waited.response_edits.is_empty() {
             self.edit_response(waited.response_edits);
         }

@@ -1,3 +1,4 @@
+use std::hash::Hash;
 use std::num::NonZeroU32;
 
 use governor::clock::FakeRelativeClock;
@@ -16,7 +17,7 @@ fn cores(count: usize) -> (Instant, Vec<CoreBuckets>) {
 }
 
 fn key(shared: &SharedBuckets, text: &str) -> u64 {
-    let mut hasher = shared.hasher();
+    let mut hasher = shared.hasher(LIMIT);
     text.hash(&mut hasher);
     hasher.finish()
 }

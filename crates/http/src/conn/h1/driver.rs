@@ -277,6 +277,7 @@ impl<R: Role> Driver<R> {
     }
 
     /// Bytes that wait for the peer to take them.
+    #[inline(always)]
     pub(super) fn queued(&self) -> usize {
         let pending = self.pending.as_ref().map_or(0, |buffer| buffer.len());
         pending + self.socket.as_ref().map_or(0, Transport::queued)
