@@ -94,6 +94,12 @@ impl File {
         &self.facts
     }
 
+    /// When it was created, since 1970: seconds and nanoseconds. `None` if the file system does not tell without waiting.
+    #[must_use]
+    pub fn created(&self) -> Option<(i64, u32)> {
+        self.path.created()
+    }
+
     /// Sends bytes to a socket behind its queue, straight from the page cache: at most `len`, which must not be 0, at
     /// an offset. Ready with the number that the kernel took. `None` if the caller must read the next bytes and send
     /// them, because they are not in memory, the file ends, or the socket or the file cannot do it. While it is pending

@@ -11,7 +11,8 @@ use crate::client::ClientAddress;
 use crate::edit::ResponseEdits;
 use crate::emit::{emit, emit_unobserved};
 use crate::policy::Notes;
-use crate::record::Record;
+use crate::record::{Ended, Record};
+use crate::rejection::Rejection;
 use crate::responder::{AppParts, Responder};
 
 /// Answers requests on one core.
@@ -140,6 +141,16 @@ impl<'a> HandedOver<'a> {
             responder: responder.with_app_parts(app),
             peer: exchange.peer,
             received: self.received.clone(),
+        }
+    }
+}
+
+impl HandedOver<'_> {
+    /// Notes that the response, which was sent, is that of a rejection.
+    #[cold]
+    pub fn note_rejected(&mut self, rejection: Rejection) {
+        if let Some(record) = &mut self.record {
+            record.response.ended = Ended::Rejected(rejection);
         }
     }
 }

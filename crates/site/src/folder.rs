@@ -116,9 +116,9 @@ impl Folder {
 
     /// Whether a client gets the fallback for this path if there is no file. Before an upstream only pages do, since all
     /// else may be there.
-    fn takes_fallback(&self, path: &FilePath, prefers_html: bool) -> bool {
+    fn takes_fallback(&self, path: &FilePath, prefers_html: impl FnOnce() -> bool) -> bool {
         let is_page = path.is_page() && !self.is_before_upstream();
-        self.has_fallback() && (is_page || prefers_html)
+        self.has_fallback() && (is_page || prefers_html())
     }
 
     /// Whether the file for this path depends on what the client accepts, if it is the fallback.

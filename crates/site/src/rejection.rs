@@ -109,11 +109,13 @@ pub enum Rejection {
     DecodedTooLarge,
     /// The core has no memory for a further decoder.
     DecodersFull,
+    /// Too many files are open or looked for.
+    FilesBusy,
 }
 
 impl Rejection {
     /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
-    pub const ALL: [Rejection; 52] = [
+    pub const ALL: [Rejection; 53] = [
         Rejection::HttpsOnly,
         Rejection::NoHost,
         Rejection::Misdirected,
@@ -166,6 +168,7 @@ impl Rejection {
         Rejection::Undecodable,
         Rejection::DecodedTooLarge,
         Rejection::DecodersFull,
+        Rejection::FilesBusy,
     ];
 
     /// Whether it is a response that clients are to get, and no problem.
@@ -230,6 +233,7 @@ impl Rejection {
             Rejection::Undecodable => "content-undecodable",
             Rejection::DecodedTooLarge => "decoded-content-too-large",
             Rejection::DecodersFull => "decoders-full",
+            Rejection::FilesBusy => "files-busy",
         }
     }
 
@@ -269,7 +273,8 @@ impl Rejection {
             | Rejection::AuthorizerFailed
             | Rejection::AuthorizerTooLarge
             | Rejection::AuthorizerBusy
-            | Rejection::DecodersFull => Status::SERVICE_UNAVAILABLE,
+            | Rejection::DecodersFull
+            | Rejection::FilesBusy => Status::SERVICE_UNAVAILABLE,
             Rejection::RateLimited => Status::TOO_MANY_REQUESTS,
             Rejection::RequestLineTooLong => Status::URI_TOO_LONG,
             Rejection::HeadTooLarge | Rejection::TrailersTooLarge => {
@@ -353,6 +358,7 @@ impl Rejection {
             Rejection::ContentCoding => "this takes one content coding: zstd, br, gzip or deflate",
             Rejection::Undecodable => "the content is not what its content coding says",
             Rejection::DecodedTooLarge => "the decoded content is larger than this server accepts",
+            Rejection::FilesBusy => "too many files are open or looked for; try again later",
             Rejection::DecodersFull => "too much content is being decoded; try again later",
         }
     }

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use blitz_http::{Exchange, PooledFuture, RequestHead};
+use blitz_http::{Exchange, PooledFuture, RequestHead, Status};
 use blitz_site::compress::Compressing;
 use blitz_site::folder::{FileAnswer, FileStep};
-use blitz_site::{CoreObservers, HandedOver, Notes, Record};
+use blitz_site::{CoreObservers, HandedOver, Notes, Record, Rejection};
 
 use super::admit::check_method;
 use super::finish::{reject, response_edits};
@@ -48,6 +48,7 @@ pub(super) async fn respond_with<E>(
     found: Option<FileAnswer>,
 ) {
     let (head, peer) = (&mut exchange.request, &exchange.peer);
+    forward::ensure_request_id(&mut head.fields);
     let rules = route.rules.as_deref();
     let edits = rules.map(|rules| {
         let trusted = &gateway.options.trusted_proxies;
@@ -58,27 +59,35 @@ pub(super) async fn respond_with<E>(
     let compression = files.folder.compression();
     let compressing = compression.map(|compression| Compressing::of_public(compression, head));
     let mut handed = HandedOver::new(record, &exchange.request);
-    let exchange = handed.exchange(exchange, response_edits(&notes, edits.as_deref()), None);
-    let (mut head, responder) = (exchange.request, exchange.responder);
-    let answer = match found {
-        Some(answer) => answer,
-        None => look_for(gateway, files, &head).await,
-    };
-    match answer {
-        FileAnswer::Response(mut response, content) => {
-            if let Some(rest) = content.send(responder, &mut response, compressing.as_ref()) {
-                rest.await;
+    let is_busy = {
+        let edits = response_edits(&notes, edits.as_deref());
+        let exchange = handed.exchange(exchange, edits, None);
+        let (head, responder) = (exchange.request, exchange.responder);
+        let answer = match found {
+            Some(answer) => answer,
+            None => look_for(gateway, files, &head).await,
+        };
+        match answer {
+            FileAnswer::Response(mut response, content) => {
+                if let Some(rest) = content.send(responder, &mut response, compressing.as_ref()) {
+                    rest.await;
+                }
+                false
+            }
+            // The error, or the page of the route for it.
+            FileAnswer::Refused(response, detail) => {
+                let is_busy = response.status == Status::SERVICE_UNAVAILABLE;
+                let compresses = rules.is_some_and(|rules| rules.compression.is_some());
+                let compressing = compressing.as_ref().filter(|_| compresses);
+                let pages = rules.map(|rules| &rules.pages);
+                let responder = responder.compressing(compressing);
+                responder.send_error(&head.fields, pages, response, detail);
+                is_busy
             }
         }
-        // The error, or the page of the route for it.
-        FileAnswer::Refused(response, detail) => {
-            forward::ensure_request_id(&mut head.fields);
-            let compresses = rules.is_some_and(|rules| rules.compression.is_some());
-            let compressing = compressing.as_ref().filter(|_| compresses);
-            let pages = rules.map(|rules| &rules.pages);
-            let responder = responder.compressing(compressing);
-            responder.send_error(&head.fields, pages, response, detail);
-        }
+    };
+    if is_busy {
+        handed.note_rejected(Rejection::FilesBusy);
     }
 }
 

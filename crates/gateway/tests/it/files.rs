@@ -587,6 +587,26 @@ scenarios! {
         }
     }
 
+    fn a_response_without_a_file_has_the_id_of_its_record(io) {
+        let tree = Tree::with(&[("a.txt", "a")]);
+        let ids = Arc::new(Mutex::new(Vec::new()));
+        let keeps = Arc::clone(&ids);
+        let hook = RecordHook::new(move |_: &Record<'_>, head: &RequestHead| {
+            let id = head.fields.get("x-request-id").unwrap_or_default();
+            keeps.lock().unwrap().push(String::from_utf8_lossy(id).into_owned());
+        });
+        let options = Options { record_hook: Some(hook), ..Options::default() };
+        let proxy = gateway_with(io, options, &tree.site(""));
+        let mut client = proxy.client();
+        for (path, status) in [("/none", 404), ("/none", 404)] {
+            let response = get(&mut client, path, "");
+            assert_eq!(response.status, status);
+            eventually("there is a record", || !ids.lock().unwrap().is_empty());
+            let id = ids.lock().unwrap().pop().unwrap();
+            assert_eq!(response.field("x-request-id"), Some(&*id), "{path}");
+        }
+    }
+
     fn a_file_that_becomes_shorter_cuts_the_response_off(io) {
         let tree = Tree::new();
         let all = content(16 << 20);

@@ -17,6 +17,9 @@ const STREAMS: usize = 100;
 
 const FILE_BYTES: usize = 150_000;
 
+/// A file without a further name, so that its inode is free when it is removed.
+const SOLE: (usize, usize) = (0, STREAMS - 1);
+
 /// A connection whose streams have a window of no byte.
 struct Stalled(TcpStream);
 
@@ -31,6 +34,11 @@ impl Stalled {
 
     /// Asks for a file on a stream of its own, up to its head.
     fn ask(&mut self, stream: u32, path: &str) {
+        self.send_head(stream, path);
+        while self.frame().kind != kind::HEADERS {}
+    }
+
+    fn send_head(&mut self, stream: u32, path: &str) {
         let pseudo = [
             (":method", "GET"),
             (":scheme", "http"),
@@ -40,7 +48,6 @@ impl Stalled {
         let flags = flag::END_STREAM | flag::END_HEADERS;
         let head = h2::frame(kind::HEADERS, flags, stream, h2::literals(pseudo));
         self.0.write_all(&head).unwrap();
-        while self.frame().kind != kind::HEADERS {}
     }
 
     fn frame(&mut self) -> Frame {
@@ -98,7 +105,11 @@ scenarios! {
             for index in 0..STREAMS {
                 // Each has a descriptor of its own.
                 let name = format!("{number}-{index}");
-                fs::hard_link(tree.path("large"), tree.path(&name)).unwrap();
+                if (number, index) == SOLE {
+                    tree.write(&name, &file);
+                } else {
+                    fs::hard_link(tree.path("large"), tree.path(&name)).unwrap();
+                }
                 connection.ask(stream_of(index), &format!("/{name}"));
             }
         }
@@ -108,17 +119,49 @@ scenarios! {
             assert!(response.status == 200 && response.body == file, "{}", response.status);
             assert_eq!(ask(&mut client, "GET /none", HOST).text(), "of the upstream");
         }
-        // The first ones were closed meanwhile, and one of them has other content now.
-        fs::remove_file(tree.path("0-1")).unwrap();
-        tree.write("0-1", vec![0; FILE_BYTES]);
+        // The first ones were closed meanwhile, and two of them are other files now, one of the same time.
+        let sole = format!("{}-{}", SOLE.0, SOLE.1);
+        let modified = fs::metadata(tree.path(&sole)).unwrap().modified().unwrap();
+        for name in ["0-1", &sole] {
+            fs::remove_file(tree.path(name)).unwrap();
+            tree.write(name, vec![0; FILE_BYTES]);
+        }
+        let changed = fs::File::options().write(true).open(tree.path(&sole)).unwrap();
+        changed.set_modified(modified).unwrap();
         for (number, connection) in stalled.iter_mut().enumerate().step_by(CONNECTIONS - 1) {
             let streams: Vec<u32> = (0..STREAMS).map(stream_of).collect();
             let contents = connection.read_on(&streams);
             for (index, stream) in streams.iter().enumerate() {
-                let expected = (number, index) != (0, 1);
+                let expected = ![(0, 1), SOLE].contains(&(number, index));
                 let content = contents[stream].as_ref();
                 assert_eq!(content.is_some_and(|content| *content == file), expected, "{number}-{index}");
                 assert_eq!(content.is_some(), expected, "{number}-{index}");
+            }
+        }
+    }
+    fn a_burst_of_requests_without_a_file_reaches_the_upstream(io) {
+        let tree = Tree::with(&[]);
+        let upstream = Upstream::scripted(|_, peer| {
+            while peer.request().is_some() {
+                peer.send("HTTP/1.1 204 No Content\r\n\r\n");
+            }
+        });
+        let proxy = gateway(io, &tree.site(&format!("to = \"{}\"", upstream.url())));
+        let mut clients: Vec<Stalled> = (0..CONNECTIONS).map(|_| Stalled::new(&proxy)).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            for index in 0..STREAMS {
+                client.send_head(stream_of(index), &format!("/{number}/{index}"));
+            }
+        }
+        for client in &mut clients {
+            let mut left = STREAMS;
+            while left > 0 {
+                let frame = client.frame();
+                if frame.kind == kind::HEADERS {
+                    // `:status: 204` of the static table (RFC 7541, appendix A).
+                    assert_eq!(frame.payload[0], 0x89);
+                    left -= 1;
+                }
             }
         }
     }

@@ -24,6 +24,9 @@ const FRESH_TIME: Duration = Duration::from_secs(1);
 /// because the times of files have the grain of the kernel's clock.
 const SETTLING_TIME: Duration = Duration::from_secs(2);
 
+/// The most paths of a core that are known to have no file. One more, and all are forgotten.
+const MISSING_MAX: usize = 4096;
+
 /// Bytes of an entry beside its content and its path.
 const OVERHEAD: usize = 512;
 
@@ -34,6 +37,8 @@ pub(super) struct FileCache {
     /// In the order of their insertion, for a clock.
     order: VecDeque<u64>,
     bytes: usize,
+    /// When paths without a file were looked for. They take no room from files.
+    missing: HashMap<u64, Instant>,
 }
 
 struct Entry {
@@ -68,6 +73,7 @@ impl Default for FileCache {
             entries: HashMap::new(),
             order: VecDeque::new(),
             bytes: 0,
+            missing: HashMap::new(),
         }
     }
 }
@@ -156,6 +162,39 @@ impl FileCache {
     pub(super) fn forget(&mut self, files: &Arc<Folder>, path: &str, codings: AcceptedCodings) {
         let key = self.key(files, path, codings);
         self.remove(key);
+    }
+
+    /// Whether a lookup has found no file for this request lately.
+    pub(super) fn is_missing(
+        &self,
+        files: &Arc<Folder>,
+        asked: (&str, AcceptedCodings, bool),
+        now: Instant,
+    ) -> bool {
+        if self.missing.is_empty() {
+            return false;
+        }
+        let looked_for = self.missing.get(&self.key_of_missing(files, asked));
+        looked_for.is_some_and(|at| now.saturating_duration_since(*at) < FRESH_TIME)
+    }
+
+    /// Notes that a lookup, which began at this time, has found no file for this request: its path, the codings, and
+    /// whether it takes a page in place of the file.
+    pub(super) fn note_missing(
+        &mut self,
+        files: &Arc<Folder>,
+        asked: (&str, AcceptedCodings, bool),
+        checked: Instant,
+    ) {
+        if self.missing.len() >= MISSING_MAX {
+            self.missing.clear();
+        }
+        let key = self.key_of_missing(files, asked);
+        self.missing.insert(key, checked);
+    }
+
+    fn key_of_missing(&self, files: &Arc<Folder>, asked: (&str, AcceptedCodings, bool)) -> u64 {
+        self.hasher.hash_one((Arc::as_ptr(files).addr(), asked))
     }
 
     /// Forgets all.

@@ -62,6 +62,11 @@ impl Content {
         }
     }
 
+    /// Whether it can be sent without opening a file.
+    pub(super) fn is_at_hand(&self) -> bool {
+        self.large().is_none_or(LargeFile::is_open)
+    }
+
     /// That of a file. A large one keeps the permit.
     ///
     /// # Errors

@@ -2,7 +2,10 @@
 //! descriptor, and is opened again when they do: so slow readers take no files from the rest.
 
 use std::cell::{Cell, RefCell};
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,6 +53,8 @@ pub(super) struct LargeFile {
     files: Arc<Folder>,
     /// Beneath the folder.
     path: Vec<u8>,
+    /// When it was created, if the file system tells: another file may get its inode.
+    created: Option<(i64, u32)>,
     opened: RefCell<Option<Arc<Opened>>>,
     /// The number of its last use.
     used: Cell<u64>,
@@ -60,6 +65,12 @@ pub(super) struct LargeFile {
 pub(super) struct Opened {
     pub(super) file: File,
     _permit: Permit,
+}
+
+/// The file that is to be opened again.
+struct Same {
+    facts: FileFacts,
+    created: Option<(i64, u32)>,
 }
 
 /// The outcome of opening a file again.
@@ -90,16 +101,28 @@ impl Drop for Permit {
 
 impl LargeFile {
     pub(super) fn new(file: File, files: &Arc<Folder>, path: &[u8], permit: Permit) -> LargeFile {
+        let created = file.created();
         let opened = Opened {
             file,
             _permit: permit,
         };
         LargeFile {
+            created,
             files: Arc::clone(files),
             path: path.to_vec(),
             opened: RefCell::new(Some(Arc::new(opened))),
             used: Cell::new(0),
         }
+    }
+
+    /// The path, for people.
+    pub(super) fn shown(&self) -> String {
+        let path = Path::new(OsStr::from_bytes(&self.path));
+        self.files.root().join(path).display().to_string()
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.opened.borrow().is_some()
     }
 
     /// Whether it is open and nobody uses it at the moment.
@@ -150,7 +173,7 @@ impl OpenFiles {
             match self.try_to_open(large, content.facts).await {
                 Reopened::Opened(opened) => {
                     // Another response may have been faster.
-                    if large.opened.borrow().is_none() {
+                    if !large.is_open() {
                         large.opened.replace(Some(Arc::new(opened)));
                         self.note(content);
                     }
@@ -158,16 +181,25 @@ impl OpenFiles {
                 }
                 Reopened::NotNow => sleep(REOPEN_PAUSE).await,
                 Reopened::Changed => {
-                    tracing::warn!("a file changed while it was sent: the response is cut off");
+                    let file = large.shown();
+                    tracing::warn!(
+                        file,
+                        "a file changed while it was sent: the response is cut off"
+                    );
                     return false;
                 }
                 Reopened::Failed(error) => {
-                    tracing::warn!(%error, "a file cannot be opened again: the response is cut off");
+                    let file = large.shown();
+                    tracing::warn!(%error, file, "a file cannot be opened again: the response is cut off");
                     return false;
                 }
             }
         }
-        tracing::warn!("too many files are open to go on with a response: it is cut off");
+        let file = large.shown();
+        tracing::warn!(
+            file,
+            "too many files are open to go on with a response: it is cut off"
+        );
         false
     }
 
@@ -176,7 +208,11 @@ impl OpenFiles {
             return Reopened::NotNow;
         };
         let (files, path) = (Arc::clone(&large.files), large.path.clone());
-        let job = move || open_again(&files, &path, &facts, permit);
+        let same = Same {
+            facts,
+            created: large.created,
+        };
+        let job = move || open_again(&files, &path, &same, permit);
         let opened = blocking_in(large.files.share(), job).await;
         opened.unwrap_or(Reopened::NotNow)
     }
@@ -211,16 +247,16 @@ impl OpenFiles {
 fn is_open(content: &Weak<Content>) -> bool {
     let content = content.upgrade();
     let large = content.as_deref().and_then(Content::large);
-    large.is_some_and(|large| large.opened.borrow().is_some())
+    large.is_some_and(LargeFile::is_open)
 }
 
-fn open_again(files: &Folder, path: &[u8], facts: &FileFacts, permit: Permit) -> Reopened {
+fn open_again(files: &Folder, path: &[u8], same: &Same, permit: Permit) -> Reopened {
     let found = OpenFolder::open(files.root(), files.share()).and_then(|root| match root {
         Some(root) => root.find(path, files.settings.links),
         None => Ok(None),
     });
     match found {
-        Ok(Some(Found::File(file))) if is_same(file.facts(), facts) => Reopened::Opened(Opened {
+        Ok(Some(Found::File(file))) if same.is(&file) => Reopened::Opened(Opened {
             file,
             _permit: permit,
         }),
@@ -230,10 +266,17 @@ fn open_again(files: &Folder, path: &[u8], facts: &FileFacts, permit: Permit) ->
     }
 }
 
-/// Whether the content is the same. The time of the last change of the status is left out: a file may get another name.
-fn is_same(one: &FileFacts, other: &FileFacts) -> bool {
-    let content = |facts: &FileFacts| (facts.identity, facts.size, facts.modified);
-    content(one) == content(other)
+impl Same {
+    /// Whether a file that was opened is it, with the same content. If it got another name, the time of the last change of
+    /// its status is another one.
+    fn is(&self, file: &File) -> bool {
+        let content = |facts: &FileFacts| (facts.identity, facts.size, facts.modified);
+        let is_file = match self.created {
+            Some(_) => file.created() == self.created,
+            None => file.facts().changed == self.facts.changed,
+        };
+        is_file && content(file.facts()) == content(&self.facts)
+    }
 }
 
 #[cfg(test)]

@@ -4,10 +4,12 @@ mod listing;
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 use blitz_http::files::blocking_in;
 use blitz_http::{
     Chunk, Method, Name, Pooled, PooledFuture, RequestHead, ResponseHead, Status, prefers_html,
+    sleep,
 };
 
 use super::cache::Remembered;
@@ -24,6 +26,10 @@ use listing::ListedContent;
 
 /// Seconds after which a client may try again when too many files are open.
 const RETRY_AFTER: &str = "1";
+
+/// The pauses before looking for a file is tried again, which double: 1.3 s altogether.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(640);
 
 /// A request for a file.
 #[derive(Clone, Copy)]
@@ -50,7 +56,8 @@ pub struct FileLookup {
     codings: AcceptedCodings,
     /// The file that is remembered, which may have changed.
     known: Option<Rc<Content>>,
-    permit: Permit,
+    /// Whether the client gets the fallback if there is no file.
+    takes_page: bool,
 }
 
 /// The answer to a request for a file.
@@ -95,54 +102,48 @@ impl FileRequest<'_> {
         let mut cache = core.cache.borrow_mut();
         let now = blitz_http::now();
         let known = match cache.get(self.folder, self.head.path(), codings, now) {
-            Some(Remembered::Fresh(content)) => {
+            // One that is closed may be gone.
+            Some(Remembered::Fresh(content)) if content.is_at_hand() => {
                 return FileStep::Answer(self.content(core, content, false));
             }
-            Some(Remembered::Stale(content)) => Some(content),
+            Some(Remembered::Fresh(content) | Remembered::Stale(content)) => Some(content),
             None => None,
         };
         let Ok(path) = self.folder.path(self.head.path(), self.start) else {
             return FileStep::Answer(missing());
         };
-        let Some(permit) = core.open_files.permit() else {
-            count(|counters| counters.files_refused_open += 1);
-            return FileStep::Answer(unavailable("too many files are open"));
-        };
+        // A folder is listed in place of the fallback.
+        let takes_page = !self.folder.may_list(&path)
+            && self
+                .folder
+                .takes_fallback(&path, || prefers_html(&self.head.fields));
+        let asked = (self.head.path(), codings, takes_page);
+        if cache.is_missing(self.folder, asked, now) {
+            return FileStep::Answer(missing());
+        }
         FileStep::LookUp(FileLookup {
             path,
             codings,
             known,
-            permit,
+            takes_page,
         })
     }
 
     /// Looks for the file on another thread, and answers.
     pub async fn look_up(self, core: &CoreFiles, lookup: FileLookup) -> FileAnswer {
+        let listed = self.folder.may_list(&lookup.path);
+        let depends_on_accept = self.folder.depends_on_accept(&lookup.path);
+        let (found, permit, times) = match self.find(core, &lookup).await {
+            Ok(found) => found,
+            Err(refused) => return refused,
+        };
         let FileLookup {
             path,
             codings,
             known,
-            permit,
-        } = lookup;
-        let listed = self.folder.may_list(&path).then(|| path.clone());
-        let depends_on_accept = self.folder.depends_on_accept(&path);
-        // A folder is listed in place of the fallback.
-        let prefers_html = prefers_html(&self.head.fields);
-        let takes_page = listed.is_none() && self.folder.takes_fallback(&path, prefers_html);
-        let mut lookup = Lookup {
-            files: Arc::clone(self.folder),
-            path,
-            codings,
             takes_page,
-            known: known.as_ref().map(|content| content.identity()),
-            permit: Some(permit),
-        };
-        let times = (blitz_http::now(), blitz_http::wall_clock());
-        let found = blocking_in(self.folder.share(), move || (lookup.run(), lookup.permit)).await;
-        let Ok((found, permit)) = found else {
-            return too_many_wait();
-        };
-        if let (Found::Missing, Some(path), Some(permit)) = (&found, listed, permit) {
+        } = lookup;
+        if let (Found::Missing, true, Some(permit)) = (&found, listed, permit) {
             core.cache
                 .borrow_mut()
                 .forget(self.folder, self.head.path(), codings);
@@ -165,8 +166,48 @@ impl FileRequest<'_> {
                 if known.is_some() {
                     cache.forget(folder, url, codings);
                 }
+                if matches!(other, Found::Missing) {
+                    cache.note_missing(folder, (url, codings, takes_page), times.0);
+                }
                 self.other(core, other, depends_on_accept)
             }
+        }
+    }
+
+    /// Looks for the file on another thread. While descriptors or threads are lacking it tries again, so that a burst of
+    /// requests is served late and not refused.
+    async fn find(
+        self,
+        core: &CoreFiles,
+        lookup: &FileLookup,
+    ) -> Result<(Found, Option<Permit>, (Instant, SystemTime)), FileAnswer> {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let permit = core.open_files.permit();
+            let has_permit = permit.is_some();
+            if has_permit {
+                let mut lookup = Lookup {
+                    files: Arc::clone(self.folder),
+                    path: lookup.path.clone(),
+                    codings: lookup.codings,
+                    takes_page: lookup.takes_page,
+                    known: lookup.known.as_ref().map(|content| content.identity()),
+                    permit,
+                };
+                let times = (blitz_http::now(), blitz_http::wall_clock());
+                let job = move || (lookup.run(), lookup.permit);
+                if let Ok((found, permit)) = blocking_in(self.folder.share(), job).await {
+                    return Ok((found, permit, times));
+                }
+            }
+            if pause > PAUSE_MAX {
+                return Err(match has_permit {
+                    true => too_many_wait(),
+                    false => too_many_open(),
+                });
+            }
+            sleep(pause).await;
+            pause *= 2;
         }
     }
 
@@ -298,6 +339,12 @@ impl FileContent {
 fn missing() -> FileAnswer {
     let head = Pooled::response(Status::NOT_FOUND);
     FileAnswer::Refused(head, "there is no such file")
+}
+
+/// Refuses a request while all files that may be open are in use.
+fn too_many_open() -> FileAnswer {
+    count(|counters| counters.files_refused_open += 1);
+    unavailable("too many files are open")
 }
 
 /// Refuses a request for a folder whose disk is too slow for the requests that wait for it.

@@ -147,11 +147,16 @@ async fn send_next(
     let bytes = match read {
         Ok(bytes) if !bytes.is_empty() => bytes,
         Ok(_) => {
-            tracing::warn!("a file became shorter while it was sent: the response is cut off");
+            let file = large.shown();
+            tracing::warn!(
+                file,
+                "a file became shorter while it was sent: the response is cut off"
+            );
             return Err(Ended::Aborted);
         }
         Err(error) => {
-            tracing::warn!(%error, "a file cannot be read any further: the response is cut off");
+            let file = large.shown();
+            tracing::warn!(%error, file, "a file cannot be read any further: the response is cut off");
             return Err(Ended::Aborted);
         }
     };

@@ -182,6 +182,26 @@ impl OpenPath {
         })
     }
 
+    /// When a file was created, if the file system tells without waiting.
+    pub(crate) fn created(&self) -> Option<(i64, u32)> {
+        let mut facts = MaybeUninit::<libc::statx>::zeroed();
+        let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+        // SAFETY: path and structure are live, and the structure has the size that the call expects.
+        let told = unsafe {
+            libc::statx(
+                self.fd(),
+                c"".as_ptr(),
+                flags,
+                libc::STATX_BTIME,
+                facts.as_mut_ptr(),
+            )
+        };
+        // SAFETY: all bytes are zero, or the call has filled them in.
+        let facts = unsafe { facts.assume_init() };
+        let is_told = told == 0 && facts.stx_mask & libc::STATX_BTIME != 0;
+        is_told.then_some((facts.stx_btime.tv_sec, facts.stx_btime.tv_nsec))
+    }
+
     /// Reads up to `len` bytes at an offset into new memory; fewer only at the end of the file.
     pub(crate) fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(len);
