@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use blitz_config::{Diagnostic, Process, Redis};
 use blitz_gateway::{RateStore, RateStoreFacts, StoreDemand};
-use redis::RedisResult;
+use redis::{RedisError, RedisResult};
 
 use self::link::Link;
 use self::settings::StoreSettings;
@@ -172,7 +172,7 @@ impl StoreThread {
             });
             let Err(error) = outcome else { return };
             self.store.note_failure();
-            self.tell_gone(&error.to_string());
+            self.tell_gone(&error);
             drop(first.take());
             if started.elapsed() > STEADY {
                 pause = PAUSE_MIN;
@@ -247,7 +247,12 @@ impl StoreThread {
         )
     }
 
-    fn tell_gone(&mut self, problem: &str) {
+    fn tell_gone(&mut self, error: &RedisError) {
+        // A socket that times out says that the resource is temporarily unavailable.
+        let problem = match error.is_timeout() {
+            true => format!("no response within {:?}", self.settings.timeout),
+            false => error.to_string(),
+        };
         if !std::mem::replace(&mut self.is_told, true) {
             tracing::warn!(
                 "redis: the store of rate limits does not answer: {problem}; limits do what their `on_failure` says, and it is tried again"

@@ -116,6 +116,7 @@ pub(super) const FOREIGN: &[(&str, &str, &str)] = &[
     ("otel_service_name", "nginx", "write `tracing = { otlp = \"http://127.0.0.1:4317\" }`"),
     ("otel_trace", "nginx", "write `tracing = { otlp = \"http://127.0.0.1:4317\" }`"),
     ("pid", "nginx", "leave it out: the service manager does it"),
+    ("plugins", "Kong", "write policies as keys of the site or of the route, such as `jwt` or `rate_limit`"),
     ("precompressed", "Caddy", "leave it out: siblings .br, .zst and .gz of `files` are sent"),
     ("prefix_rewrite", "Envoy", "write `path = \"/v2{rest}\"`"),
     ("proxy", "other servers", "write `to`"),
@@ -155,6 +156,7 @@ pub(super) const FOREIGN: &[(&str, &str, &str)] = &[
     ("root", "nginx and Caddy", "write `files = \"/srv/www\"`"),
     ("route", "Caddy", "leave it out: the order of policies is fixed"),
     ("rule", "Traefik", "write the host as the name of a site, and the path as a key"),
+    ("satisfy_any", "other servers", "write `satisfy = \"any\"`"),
     ("send_timeout", "nginx", "leave it out: they are 10 s, 60 s, 60 s and 75 s"),
     ("sendfile", "nginx", "leave it out: it is always so"),
     ("server_name", "nginx", "write the host as the name of a site: [site.\"NAME\"]"),
@@ -202,6 +204,7 @@ pub(super) const FOREIGN: &[(&str, &str, &str)] = &[
     ("worker_cpu_affinity", "nginx", "write `server.pin`"),
     ("worker_processes", "nginx", "write `server.cores`"),
     ("worker_rlimit_nofile", "nginx", "leave it out: the limit of files of the process is used"),
+    ("x_frame_options", "other servers", "write `frame = \"deny\"`, or `\"sameorigin\"`, within `security_headers`"),
     ("zone", "nginx", "leave it out: limits and upstreams need no memory of their own"),
     ("zstd", "other servers", "write `compress = true`, or `compress = { algorithms = [\"zstd\", \"br\", \"gzip\"] }`"),
 ];
