@@ -46,6 +46,7 @@ use crate::counters::count;
 use lease::Leases;
 use table::Table;
 
+pub(crate) use store::StoreTable;
 pub use store::{RateStore, RateStoreFacts, StoreDemand};
 
 /// The tokens that a core takes at once are those of this time.

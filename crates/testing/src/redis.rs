@@ -131,7 +131,11 @@ fn take(command: &[String], state: &mut State) -> String {
     *taken += charged;
     let granted = (all - *taken).clamp(0, wanted);
     *taken += granted;
-    let wait = if *taken < all { 0 } else { 60_000_000 };
+    let interval = command.get(4).and_then(|text| text.parse::<f64>().ok());
+    let wait = match all - *taken {
+        left if left > 0 => (1 - left) * interval.unwrap_or_default() as i64,
+        _ => 60_000_000,
+    };
     format!("*2\r\n:{granted}\r\n:{wait}\r\n")
 }
 

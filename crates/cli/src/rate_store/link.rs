@@ -1,7 +1,5 @@
 //! A connection to Redis or Valkey.
 
-use std::time::Duration;
-
 use blitz_gateway::StoreDemand;
 use redis::{Client, Connection, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind};
 
@@ -73,11 +71,12 @@ impl Link {
         let _: RedisResult<()> = command.arg(key).arg(process).query(&mut self.connection);
     }
 
-    /// Carries out demands: for each the tokens that are granted, and the time until there is another one.
+    /// Carries out demands: for each the tokens that are granted, and the nanoseconds until there is another one, below
+    /// zero those since there is one.
     ///
     /// # Errors
     /// The server has not done them in time; it may have done some.
-    pub(super) fn take(&mut self, demands: &[StoreDemand]) -> RedisResult<Vec<(u32, Duration)>> {
+    pub(super) fn take(&mut self, demands: &[StoreDemand]) -> RedisResult<Vec<(u32, i64)>> {
         let responses: Vec<Vec<i64>> = self.with_scripts(|link, pipeline| {
             for demand in demands {
                 let command = pipeline.cmd("EVALSHA").arg(&link.take).arg(1);
@@ -96,7 +95,7 @@ impl Link {
             };
             // Nobody can grant more than was wanted.
             let granted = u32::try_from(granted).ok()?.min(demand.wanted);
-            Some((granted, Duration::from_micros(u64::try_from(wait).ok()?)))
+            Some((granted, wait.saturating_mul(1000)))
         };
         let grants = responses.iter().zip(demands).map(grant);
         let grants: Option<Vec<_>> = grants.collect();

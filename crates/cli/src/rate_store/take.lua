@@ -2,7 +2,8 @@
 -- is full again, in microseconds since 2023-11-14, so that a double has their fractions.
 -- ARGV: microseconds between two tokens, the most tokens, tokens by which it may be emptied further, tokens that are
 -- taken in any case (below zero: given back), tokens that are wanted.
--- Returns the tokens that were granted of those wanted, and the microseconds until there is another one.
+-- Returns the tokens that were granted of those wanted, and the microseconds until there is another one; below zero those
+-- since there is one, and one more for each interval of them.
 local interval, burst, overdraft = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local charged, wanted = tonumber(ARGV[4]), tonumber(ARGV[5])
 local time = redis.call('TIME')
@@ -19,4 +20,4 @@ if tat > now then
 else
   redis.call('DEL', KEYS[1])
 end
-return { granted, math.max(0, math.ceil(tat + interval - full)) }
+return { granted, math.ceil(tat + interval - full) }

@@ -11,7 +11,7 @@ use super::{CoreLimits, Notes, PolicyRequest, set};
 use crate::client::{ClientAddress, ClientNetwork};
 use crate::cookies::cookies;
 use crate::counters::count;
-use crate::rate::{CoreBuckets, Rate, Throttled};
+use crate::rate::{CoreBuckets, Rate, StoreTable, Throttled};
 use crate::rejection::Rejection;
 
 /// Which requests a limit counts, and how.
@@ -148,11 +148,24 @@ impl RateLimit {
 
     /// The table of its buckets. Values that clients choose without a proof have one of their own.
     fn buckets<'l>(&self, limits: &'l CoreLimits) -> &'l RefCell<CoreBuckets> {
-        let is_chosen = |key: &RateKey| matches!(key, RateKey::Header(_) | RateKey::Cookie(_));
-        match self.by.iter().any(is_chosen) {
+        match self.is_chosen() {
             true => &limits.chosen,
             false => &limits.buckets,
         }
+    }
+
+    /// The table of its tokens from a store.
+    fn store_table(&self) -> StoreTable {
+        match self.is_chosen() {
+            true => StoreTable::Chosen,
+            false => StoreTable::Proved,
+        }
+    }
+
+    /// Whether clients choose what it counts by, without a proof.
+    fn is_chosen(&self) -> bool {
+        let is_chosen = |key: &RateKey| matches!(key, RateKey::Header(_) | RateKey::Cookie(_));
+        self.by.iter().any(is_chosen)
     }
 
     /// Takes a token that several processes share.
@@ -172,7 +185,8 @@ impl RateLimit {
             self.key(request, notes, hasher)
         };
         if limits.store.is_reachable(now) {
-            if let Some(taken) = limits.store.take(key(), &self.rate, now) {
+            let taken = (limits.store).take(self.store_table(), key(), &self.rate, now);
+            if let Some(taken) = taken {
                 return taken.map_err(Refused::Throttled);
             }
             count(|counters| counters.rate_limits_overflowed += 1);
@@ -323,7 +337,9 @@ mod tests {
                 dry_run: false,
                 store: None,
             });
-            !std::ptr::eq(limit.buckets(&limits), &limits.buckets)
+            let has_own = !std::ptr::eq(limit.buckets(&limits), &limits.buckets);
+            assert_eq!(has_own, limit.store_table() == StoreTable::Chosen);
+            has_own
         };
         assert!(has_own(vec![RateKey::Header("x-key".into())]));
         assert!(has_own(vec![RateKey::Client, RateKey::Cookie("id".into())]));

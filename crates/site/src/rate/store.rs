@@ -9,56 +9,79 @@
 //! not granted yet. The control thread charges the store for it, even if the bucket becomes more than empty: later
 //! requests of the key pay it back, on whichever process they are.
 //!
+//! Each response of the store tells when it has its next token, or since when it has one, and so how many. A slot whose
+//! tokens went back, or that waited for the next one, has an allowance of as many as the store has by then, at most a
+//! lease; none if the store has none, if a demand of the slot is under way, or if requests and responses come all the
+//! time. While it refuses requests, it asks again every [`ASK_AGAIN`]: other processes may have given tokens back.
+//!
 //! **Bound.** Let a limit have the rate `r`, the burst `b`, and `n` processes, with leases of `k` tokens: a quarter of
 //! `b / n`, and at least 1. In any interval of the length `t` the requests that pass spend tokens that came into being
 //! in the store, at most `b + rt`, or that a process held at the beginning, at most `nk`, or allowances that are not paid
 //! back yet. Of these there are at most `nk`: a process that has charged an allowance knows from the response when the
-//! bucket will have recovered from it, keeps the slot until then, and so takes no further one before. That is
-//! `b + rt + 2nk`: one and a half bursts and the rate, or two tokens for each process where the burst is small. While the
-//! store cannot be reached, limits have other rules; each failure, and each recovery, may add one burst.
+//! bucket will have recovered from it, keeps the slot until it has a lease again, and takes no further one for which the
+//! bucket would lack tokens if no other process took any. That is `b + rt + 2nk`: one and a half bursts and the rate, or
+//! two tokens for each process where the burst is small. A process that is alone knows the bucket exactly once it has a
+//! slot, and passes `b + rt`. While the store cannot be reached, limits have other rules; each failure, and each
+//! recovery, may add one burst.
 //!
 //! # Memory
 //!
-//! There are [`SLOTS`] slots of 64 bytes, made with the first use, in sets of [`WAYS`]. A slot is free again after its
-//! key was idle for [`IDLE`], and its tokens have gone back. A key without a free slot has a share of the limit in the
-//! table of the process.
+//! There are two tables, one for the values that clients choose without a proof, such as those of header fields: who
+//! invents many of them fills that one alone. Each has [`SLOTS`] slots of 64 bytes, made with the first use, in sets of
+//! [`WAYS`]. A slot is free again after its key was idle for [`IDLE`], its tokens have gone back, and the store has a
+//! lease for it. A key without a free slot has a share of the limit in the table of the process.
 
 use std::hash::Hasher;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use siphasher::sip::SipHasher13;
 
 use super::{Rate, Throttled, WAYS};
 
-/// Slots of the table, 4.5 MiB.
+/// Slots of a table, 4.5 MiB.
 const SLOTS: usize = 1 << 16;
 
 /// After this time without a request the tokens of a slot go back.
 const IDLE: Duration = Duration::from_secs(1);
 
+/// A slot that refuses requests asks the store again after this time.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
 /// The store counts as reachable for so long after its last response.
 const STALE: Duration = Duration::from_secs(2);
 
-/// Bits of the state of a slot: it has a key that spends tokens, tokens of an allowance that the store was not charged
-/// for, and tokens that are left.
+/// Bits of the state of a slot: it has a key that spends tokens, a demand for tokens is under way, tokens of an allowance
+/// that the store was not charged for, and tokens that are left.
 const LIVE: u64 = 1 << 63;
+const ASKED: u64 = 1 << 62;
 const UNPAID_SHIFT: u32 = 24;
 const COUNT_MASK: u64 = (1 << UNPAID_SHIFT) - 1;
 
 /// The tokens that a store has granted to this process.
 #[derive(Debug)]
 pub struct RateStore {
-    slots: OnceLock<Table>,
+    /// By [`StoreTable`].
+    tables: [OnceLock<Table>; 2],
+    slots: usize,
     start: Instant,
-    /// Places keys in the table, so that nobody can aim at the slots of others.
+    /// Places keys in the tables, so that nobody can aim at the slots of others.
     secret: u64,
     /// When the store has last answered, in nanoseconds since the start; 0 while it cannot be reached.
     answered: AtomicU64,
     /// Processes that share the store; 0 is unknown.
     processes: AtomicU32,
     counts: Counts,
+}
+
+/// A table of slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoreTable {
+    /// For addresses, and for what clients have proved.
+    Proved,
+    /// For values that clients choose freely.
+    Chosen,
 }
 
 #[derive(Debug)]
@@ -84,8 +107,11 @@ struct Slot {
     state: AtomicU64,
     /// The last request.
     used: AtomicU64,
-    /// The time before which the store has no token.
-    until: AtomicU64,
+    /// The time before which the store has no token, as far as this process knows. It has one more for each interval
+    /// since then.
+    until: AtomicI64,
+    /// The last response.
+    answered: AtomicU64,
     interval: AtomicU64,
     burst: AtomicU32,
 }
@@ -118,6 +144,7 @@ pub struct RateStoreFacts {
 /// The question to the store for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreDemand {
+    table: StoreTable,
     slot: usize,
     /// The key.
     pub key: u64,
@@ -137,8 +164,13 @@ impl RateStore {
     /// A store that cannot be reached yet. No time before `start` occurs; `secret` is random.
     #[must_use]
     pub fn new(secret: u64, start: Instant) -> RateStore {
+        RateStore::with_slots(secret, start, SLOTS)
+    }
+
+    fn with_slots(secret: u64, start: Instant, slots: usize) -> RateStore {
         RateStore {
-            slots: OnceLock::new(),
+            tables: Default::default(),
+            slots,
             // So that no time is 0.
             start: start.checked_sub(Duration::from_secs(1)).unwrap_or(start),
             secret,
@@ -151,34 +183,33 @@ impl RateStore {
     /// Takes a token of a key; `None` if the key has no slot.
     pub(crate) fn take(
         &self,
+        table: StoreTable,
         key: u64,
         rate: &Rate,
         now: Instant,
     ) -> Option<Result<(), Throttled>> {
         let now = self.since_start(now);
-        let table = self.slots.get_or_init(Table::new);
+        let table = self.tables[table as usize].get_or_init(|| Table::new(self.slots));
         let index = table.find(key, self.place(key), now)?;
         let slot = table.slot(index);
         let lease = rate.store_lease(self.processes());
+        let used = slot.used.load(Ordering::Relaxed);
         slot.used.store(now, Ordering::Relaxed);
         let mut state = slot.state.load(Ordering::Acquire);
         loop {
-            let after = match state & COUNT_MASK {
+            let (_, tokens) = parts(state);
+            let after = match tokens {
                 _ if state == 0 => {
                     slot.interval.store(rate.interval, Ordering::Relaxed);
                     slot.burst.store(rate.burst, Ordering::Relaxed);
-                    slot.until.store(0, Ordering::Relaxed);
-                    LIVE | u64::from(lease) << UNPAID_SHIFT | u64::from(lease - 1)
+                    with_allowance(lease)
                 }
                 0 => {
-                    let until = slot.until.load(Ordering::Relaxed);
-                    if until <= now {
-                        table.mark(index);
+                    let allowance = slot.allowance(state, lease, now);
+                    match allowance.filter(|_| slot.is_at_rest(used, now)) {
+                        Some(allowance) => with_allowance(allowance),
+                        None => return Some(Err(refuse(table, index, now))),
                     }
-                    let wait = until.saturating_sub(now).max(1);
-                    return Some(Err(Throttled {
-                        wait: Duration::from_nanos(wait),
-                    }));
                 }
                 _ => state - 1,
             };
@@ -191,7 +222,7 @@ impl RateStore {
             match changed {
                 Ok(_) => {
                     let is_low = after & COUNT_MASK <= u64::from(lease / 2);
-                    if state == 0 || is_low && slot.until.load(Ordering::Relaxed) <= now {
+                    if tokens == 0 || is_low && !slot.is_store_empty(now) {
                         table.mark(index);
                     }
                     return Some(Ok(()));
@@ -253,29 +284,32 @@ impl RateStore {
         }
     }
 
-    /// Adds demands of slots that are marked, up to `max` altogether; those beyond stay marked.
+    /// Adds demands of slots that are marked, up to `max` altogether; those beyond stay marked. Keys of values that
+    /// clients choose come last, so that a flood of them does not hold up the others.
     pub fn demands(&self, max: usize, demands: &mut Vec<StoreDemand>) {
-        let Some(table) = self.slots.get() else {
-            return;
-        };
-        for (at, word) in table.marked.iter().enumerate() {
-            let mut bits = match word.load(Ordering::Relaxed) {
-                0 => continue,
-                _ if demands.len() >= max => return,
-                _ => word.swap(0, Ordering::AcqRel),
+        for which in [StoreTable::Proved, StoreTable::Chosen] {
+            let Some(table) = self.tables[which as usize].get() else {
+                continue;
             };
-            while bits != 0 {
-                let index = at * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                match demands.len() < max {
-                    true => demands.extend(self.demand(table, index)),
-                    false => table.mark(index),
+            for (at, word) in table.marked.iter().enumerate() {
+                let mut bits = match word.load(Ordering::Relaxed) {
+                    0 => continue,
+                    _ if demands.len() >= max => return,
+                    _ => word.swap(0, Ordering::AcqRel),
+                };
+                while bits != 0 {
+                    let index = at * 64 + bits.trailing_zeros() as usize;
+                    bits &= bits - 1;
+                    match demands.len() < max {
+                        true => demands.extend(self.demand(which, table, index)),
+                        false => table.mark(index),
+                    }
                 }
             }
         }
     }
 
-    fn demand(&self, table: &Table, index: usize) -> Option<StoreDemand> {
+    fn demand(&self, which: StoreTable, table: &Table, index: usize) -> Option<StoreDemand> {
         let slot = table.slot(index);
         let key = table.key(index).load(Ordering::Acquire);
         if key == 0 {
@@ -283,29 +317,33 @@ impl RateStore {
             slot.state.store(0, Ordering::Release);
             return None;
         }
-        let state = slot.state.load(Ordering::Acquire);
-        let (unpaid, tokens) = parts(state);
-        let demand = self.blank(slot, index, key)?;
+        // From now on the slot has no allowance, so that it holds no more than a lease when tokens arrive.
+        let asked = |state| (state != 0).then_some(state | ASKED);
+        let state = (slot.state).fetch_update(Ordering::AcqRel, Ordering::Acquire, asked);
+        let (unpaid, tokens) = parts(state.ok()?);
+        let demand = self.blank(which, slot, index, key);
         let lease = lease(demand.burst, self.processes());
         let wanted = match tokens <= lease / 2 {
             true => lease - tokens,
             false => 0,
         };
-        (unpaid > 0 || wanted > 0).then_some(StoreDemand {
+        if unpaid == 0 && wanted == 0 {
+            slot.state.fetch_and(!ASKED, Ordering::AcqRel);
+            return None;
+        }
+        Some(StoreDemand {
             charged: i64::from(unpaid),
             wanted,
             ..demand
         })
     }
 
-    /// A demand of nothing; `None` before the first request of its key.
-    fn blank(&self, slot: &Slot, index: usize, key: u64) -> Option<StoreDemand> {
-        if slot.state.load(Ordering::Acquire) == 0 {
-            return None;
-        }
+    /// A demand of nothing.
+    fn blank(&self, table: StoreTable, slot: &Slot, index: usize, key: u64) -> StoreDemand {
         let burst = slot.burst.load(Ordering::Relaxed).max(1);
         let processes = self.processes();
-        Some(StoreDemand {
+        StoreDemand {
+            table,
             slot: index,
             key,
             interval: slot.interval.load(Ordering::Relaxed).max(1),
@@ -313,27 +351,27 @@ impl RateStore {
             overdraft: u64::from(lease(burst, processes)) * u64::from(processes),
             charged: 0,
             wanted: 0,
-        })
+        }
     }
 
-    /// The store has granted tokens, and has another one after `wait`, or has one now.
-    pub fn grant(&self, demand: &StoreDemand, granted: u32, wait: Duration, now: Instant) {
-        let Some(table) = self.slots.get() else {
+    /// The store has granted tokens, and has another one after `wait` nanoseconds. Below zero it has had one for so long,
+    /// and one more for each interval of that time.
+    pub fn grant(&self, demand: &StoreDemand, granted: u32, wait: i64, now: Instant) {
+        let Some((slot, key)) = self.slot_of(demand) else {
             return;
         };
-        self.counts
-            .granted
-            .fetch_add(granted.into(), Ordering::Relaxed);
-        if table.key(demand.slot).load(Ordering::Acquire) != demand.key || demand.charged < 0 {
+        (self.counts.granted).fetch_add(granted.into(), Ordering::Relaxed);
+        if key != demand.key {
             return;
         }
-        let slot = table.slot(demand.slot);
-        let until = match wait.is_zero() {
-            true => 0,
-            false => self.since_start(now).saturating_add(wait.as_nanos() as u64),
-        };
+        let now = self.since_start(now);
+        // Before the state: allowances that it permits are of this response.
+        let until = signed(now).saturating_add(wait);
         slot.until.store(until, Ordering::Relaxed);
-        let charged = demand.charged.unsigned_abs();
+        slot.answered.store(now, Ordering::Relaxed);
+        let Ok(charged) = u64::try_from(demand.charged) else {
+            return;
+        };
         let added = |state: u64| {
             let (unpaid, tokens) = parts(state);
             let unpaid = u64::from(unpaid).saturating_sub(charged);
@@ -345,15 +383,23 @@ impl RateStore {
 
     /// The demand was not carried out, or nobody knows whether it was.
     pub fn put_back(&self, demand: &StoreDemand) {
-        if let Some(table) = self.slots.get()
+        if let Some(table) = self.tables[demand.table as usize].get()
             && demand.charged >= 0
         {
+            (table.slot(demand.slot).state).fetch_and(!ASKED, Ordering::AcqRel);
             table.mark(demand.slot);
         }
     }
 
+    /// The slot of a demand, and its key now.
+    fn slot_of(&self, demand: &StoreDemand) -> Option<(&Slot, u64)> {
+        let table = self.tables[demand.table as usize].get()?;
+        let key = table.key(demand.slot).load(Ordering::Acquire);
+        Some((table.slot(demand.slot), key))
+    }
+
     /// Looks at the next slots from `position` on: tokens of idle keys become demands to give them back, and their slots
-    /// become free. `share` is that of the table, such as a tenth.
+    /// become free. `share` is that of the tables, such as a tenth.
     pub fn sweep(
         &self,
         position: &mut usize,
@@ -361,30 +407,39 @@ impl RateStore {
         now: Instant,
         demands: &mut Vec<StoreDemand>,
     ) {
-        let Some(table) = self.slots.get() else {
-            return;
-        };
         let now = self.since_start(now);
-        for _ in 0..table.sets.len().div_ceil(share.max(1)) {
-            *position = (*position + 1) % table.sets.len();
-            for way in 0..WAYS {
-                let index = *position * WAYS + way;
-                let key = table.key(index).load(Ordering::Acquire);
-                if key != 0 {
-                    demands.extend(self.give_back(table, index, key, now));
+        let sets = self.slots / WAYS;
+        for _ in 0..sets.div_ceil(share.max(1)) {
+            *position = (*position + 1) % sets;
+            for which in [StoreTable::Proved, StoreTable::Chosen] {
+                let Some(table) = self.tables[which as usize].get() else {
+                    continue;
+                };
+                for index in *position * WAYS..(*position + 1) * WAYS {
+                    demands.extend(self.give_back(which, table, index, now));
                 }
             }
         }
     }
 
-    fn give_back(&self, table: &Table, index: usize, key: u64, now: u64) -> Option<StoreDemand> {
+    fn give_back(
+        &self,
+        which: StoreTable,
+        table: &Table,
+        index: usize,
+        now: u64,
+    ) -> Option<StoreDemand> {
+        let key = table.key(index).load(Ordering::Acquire);
         let slot = table.slot(index);
         let used = slot.used.load(Ordering::Relaxed);
-        if now.saturating_sub(used) < IDLE.as_nanos() as u64 {
+        if key == 0 || now.saturating_sub(used) < IDLE.as_nanos() as u64 {
             return None;
         }
         let state = slot.state.load(Ordering::Acquire);
         let (unpaid, tokens) = parts(state);
+        if state & ASKED != 0 {
+            return None;
+        }
         if unpaid > 0 {
             table.mark(index);
             return None;
@@ -394,17 +449,22 @@ impl RateStore {
                 (slot.state).compare_exchange(state, after, Ordering::AcqRel, Ordering::Acquire);
             changed.is_ok()
         };
+        let demand = self.blank(which, slot, index, key);
         if tokens > 0 {
-            let demand = self.blank(slot, index, key)?;
-            // The next request of the key begins anew, unless the store has no token for it.
-            let has_none = slot.until.load(Ordering::Relaxed) > now;
-            return change(if has_none { LIVE } else { 0 }).then_some(StoreDemand {
-                charged: -i64::from(tokens),
-                ..demand
+            // The store has them at once for the next request: if that comes before the response, it is charged after
+            // they have come back.
+            return change(LIVE).then(|| {
+                let sooner = signed(demand.interval).saturating_mul(tokens.into());
+                slot.until.fetch_sub(sooner, Ordering::Relaxed);
+                StoreDemand {
+                    charged: -i64::from(tokens),
+                    ..demand
+                }
             });
         }
-        // Without its slot the key would have another allowance.
-        if slot.until.load(Ordering::Relaxed) <= now && change(0) {
+        // Without its slot the key would have an allowance of a lease, for which the store may lack tokens.
+        let lease = lease(demand.burst, self.processes());
+        if slot.has_allowance_of(lease, now) && change(0) {
             let key_of = table.key(index);
             let _ = key_of.compare_exchange(key, 0, Ordering::AcqRel, Ordering::Acquire);
         }
@@ -422,9 +482,34 @@ impl RateStore {
     }
 }
 
+/// The answer to a request for which a slot has no token.
+#[cold]
+fn refuse(table: &Table, index: usize, now: u64) -> Throttled {
+    let slot = table.slot(index);
+    let answered = slot.answered.load(Ordering::Relaxed);
+    let is_old = now.saturating_sub(answered) >= ASK_AGAIN.as_nanos() as u64;
+    if is_old || !slot.is_store_empty(now) {
+        table.mark(index);
+    }
+    let until = slot.until.load(Ordering::Relaxed);
+    let wait = until.saturating_sub(signed(now)).max(1);
+    Throttled {
+        wait: Duration::from_nanos(wait.unsigned_abs()),
+    }
+}
+
+/// The state of a slot whose first request spends an allowance.
+fn with_allowance(tokens: u32) -> u64 {
+    LIVE | u64::from(tokens) << UNPAID_SHIFT | u64::from(tokens - 1)
+}
+
+fn signed(nanoseconds: u64) -> i64 {
+    i64::try_from(nanoseconds).unwrap_or(i64::MAX)
+}
+
 /// Tokens of an allowance that are not paid, and tokens that are left.
 fn parts(state: u64) -> (u32, u32) {
-    let unpaid = (state & !LIVE) >> UNPAID_SHIFT;
+    let unpaid = state >> UNPAID_SHIFT & COUNT_MASK;
     (unpaid as u32, (state & COUNT_MASK) as u32)
 }
 
@@ -448,11 +533,41 @@ impl Rate {
     }
 }
 
+impl Slot {
+    /// Tokens that requests may spend before the store is charged for them, from 1 to `lease`.
+    fn allowance(&self, state: u64, lease: u32, now: u64) -> Option<u32> {
+        let (unpaid, _) = parts(state);
+        if state & ASKED != 0 || unpaid > 0 || self.is_store_empty(now) {
+            return None;
+        }
+        let since = signed(now).saturating_sub(self.until.load(Ordering::Relaxed));
+        let further = since.unsigned_abs() / self.interval.load(Ordering::Relaxed).max(1);
+        Some(further.saturating_add(1).min(lease.into()) as u32)
+    }
+
+    /// Whether no request was there for some time, or no response. Otherwise the control thread asks for tokens in a
+    /// moment, and other processes are likely to spend those that the store has.
+    fn is_at_rest(&self, used: u64, now: u64) -> bool {
+        let before = used.min(self.answered.load(Ordering::Relaxed));
+        now.saturating_sub(before) >= IDLE.as_nanos() as u64
+    }
+
+    fn has_allowance_of(&self, lease: u32, now: u64) -> bool {
+        self.allowance(LIVE, lease, now) == Some(lease)
+    }
+
+    /// Whether the store has no token, as far as this process knows.
+    fn is_store_empty(&self, now: u64) -> bool {
+        self.until.load(Ordering::Relaxed) > signed(now)
+    }
+}
+
 impl Table {
-    fn new() -> Table {
+    /// `slots` is a multiple of 64.
+    fn new(slots: usize) -> Table {
         Table {
-            sets: (0..SLOTS / WAYS).map(|_| Set::default()).collect(),
-            marked: (0..SLOTS / 64).map(|_| AtomicU64::new(0)).collect(),
+            sets: (0..slots / WAYS).map(|_| Set::default()).collect(),
+            marked: (0..slots / 64).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
