@@ -372,6 +372,12 @@ impl Upstream {
         self.0.active.get()
     }
 
+    /// Whether requests wait for a connection, because all that are allowed are in use.
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        !self.queue_is_empty()
+    }
+
     /// Whether a connection carries one request at a time, according to the last known protocol.
     #[inline]
     fn is_exclusive(&self) -> bool {

@@ -4,12 +4,14 @@
 //! client that an upstream gets.
 
 use std::cell::{Cell, RefCell};
+use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use blitz_http::{
     BodyLength, Chunk, ClientError, Connection, FieldName, LocalShortage, Name, Peer, PoolFuture,
-    RequestHead, RequestOptions, Response, Scheme, Upstream,
+    RequestHead, RequestOptions, Response, Scheme, TlsError, Upstream,
 };
 use blitz_site::{
     Authorizer, AuthorizerAnswer, AuthorizerAttempt, AuthorizerQuestion, Edit, Failure,
@@ -63,11 +65,17 @@ impl<E> Authorizer for CoreAuthorizer<'_, E> {
             timeout,
             sends_via: self.gateway.options.via,
             attempt: RefCell::default(),
+            connecting: RefCell::default(),
         };
         Ok(PoolFuture::new(async move {
             let _waiting = waiting;
-            let answered = blitz_http::timeout(timeout, call.run()).await;
-            let answered = match answered.unwrap_or(Err(Rejection::AuthorizerTimeout)) {
+            let answered = {
+                // Its place in a queue is known as long as it is there.
+                let mut run = pin!(call.run());
+                let answered = blitz_http::timeout(timeout, run.as_mut()).await;
+                answered.unwrap_or_else(|_| Err(call.timed_out()))
+            };
+            let answered = match answered {
                 Ok(response) => call.receive(response).await,
                 Err(rejection) => Err(rejection),
             };
@@ -209,6 +217,8 @@ struct Call {
     sends_via: bool,
     /// The part that is known until now.
     attempt: RefCell<AuthorizerAttempt>,
+    /// Where a connection is waited for.
+    connecting: RefCell<Option<Upstream>>,
 }
 
 impl Call {
@@ -243,6 +253,7 @@ impl Call {
                     if is_again || !(may_be_stale && is_reused) {
                         tracing::debug!(address = %upstream.address(), %error, "no response of an authorizer");
                         self.note_failure(Failure::from(&error), error.rule());
+                        self.attempt.borrow_mut().has_broken_off = has_broken_off(&error);
                         return Err(failure_of(&error));
                     }
                     is_again = true;
@@ -256,15 +267,18 @@ impl Call {
         let mut tried = Tried::default();
         // Of several addresses that failed, the one that says most.
         let mut failed: Option<AuthorizerAttempt> = None;
+        let mut lacks_ports = false;
         loop {
             match balancer.pick(&mut tried, blitz_http::now) {
                 Pick::Upstream(upstream) => {
                     let upstream = upstream_for(&self.head, &upstream).clone();
                     self.note_address(&upstream);
+                    *self.connecting.borrow_mut() = Some(upstream.clone());
                     let connected = match is_again {
                         true => upstream.connect().await,
                         false => upstream.checkout().await,
                     };
+                    *self.connecting.borrow_mut() = None;
                     match connected {
                         Ok(connection) => {
                             balancer.connected(&upstream);
@@ -273,7 +287,11 @@ impl Call {
                         Err(error) => {
                             tracing::debug!(address = %upstream.address(), %error, "no connection to an authorizer");
                             let failure = Failure::of_connection(upstream.address(), &error);
-                            note_failure(balancer, &upstream, failure, &error);
+                            match is_queue_full(&error) {
+                                // A later request must not find an address that is known to fail.
+                                true => balancer.undecided(&upstream, blitz_http::now()),
+                                false => note_failure(balancer, &upstream, failure, &error),
+                            }
                             let known = failed.as_ref().and_then(|one| one.failure);
                             if is_reported(failure, known, tried.is_first(&upstream)) {
                                 self.note_failure(failure, error.rule());
@@ -282,6 +300,9 @@ impl Call {
                             if is_at_limit(&error) {
                                 return Err(Rejection::AuthorizerBusy);
                             }
+                            // Those towards another address may be free.
+                            lacks_ports |=
+                                matches!(error, ClientError::LocalShortage(LocalShortage::Ports));
                         }
                     }
                 }
@@ -294,7 +315,10 @@ impl Call {
                     if let Some(failed) = failed {
                         *self.attempt.borrow_mut() = failed;
                     }
-                    return Err(Rejection::AuthorizerUnreachable);
+                    return Err(match lacks_ports {
+                        true => Rejection::AuthorizerBusy,
+                        false => Rejection::AuthorizerUnreachable,
+                    });
                 }
             }
         }
@@ -306,6 +330,18 @@ impl Call {
             address: Some(upstream.address().clone()),
             ..AuthorizerAttempt::default()
         };
+    }
+
+    /// A request that waits for its turn only says nothing about the authorizer.
+    #[cold]
+    fn timed_out(&self) -> Rejection {
+        let connecting = self.connecting.borrow();
+        if connecting.as_ref().is_some_and(Upstream::is_waited_for) {
+            self.note_failure(Failure::ConnectionLimitReached, None);
+            return Rejection::AuthorizerBusy;
+        }
+        self.note_failure(Failure::HttpResponseTimeout, None);
+        Rejection::AuthorizerTimeout
     }
 
     #[cold]
@@ -370,12 +406,28 @@ impl Drop for Unanswered<'_> {
     }
 }
 
+/// Whether a limit of this machine is reached, which clients with many requests can reach, rather than the authorizer absent.
 fn is_at_limit(error: &ClientError) -> bool {
-    matches!(
+    let is_shortage = matches!(
         error,
         ClientError::Busy
             | ClientError::QueueFull
-            | ClientError::LocalShortage(LocalShortage::Descriptors)
+            | ClientError::LocalShortage(LocalShortage::Descriptors | LocalShortage::Memory)
+    );
+    is_shortage || is_queue_full(error)
+}
+
+/// Whether more connections wait on a unix socket than it takes.
+fn is_queue_full(error: &ClientError) -> bool {
+    matches!(error, ClientError::ConnectFailed(io::ErrorKind::WouldBlock))
+}
+
+/// Whether nothing of a response came, by no decision of the authorizer. A connection that it ends with an error, because
+/// of this request or of another one, does not count: the request may be made for that.
+fn has_broken_off(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::Reset { .. } | ClientError::Tls(TlsError::Alert(_))
     )
 }
 

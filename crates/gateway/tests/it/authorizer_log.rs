@@ -21,10 +21,11 @@ scenarios! {
         let refusing = format!("http://{}", refusing_address());
         let unknown = Failure::TlsCertificateUnknownIssuer.detail().replace("the upstream", "the authorizer");
         let invalid = Failure::HttpProtocolError.detail().replace("the upstream", "the authorizer");
+        let late = "problem=\"the authorizer took too long to respond (forward_auth.timeout)\"";
         for (at, (url, rule, parts)) in [
             (failing.url(), "authorizer-failed", vec!["authorizer_status=500".to_owned()]),
             (no_http.url(), "authorizer-failed", vec![format!("problem=\"{invalid}: status-line-malformed\"")]),
-            (silent.url(), "authorizer-timeout", vec![]),
+            (silent.url(), "authorizer-timeout", vec![late.to_owned()]),
             (refusing, "authorizer-unreachable", vec!["problem=\"the authorizer refused the connection\"".to_owned()]),
             (tls.url(), "authorizer-unreachable", vec![unknown, "certificate=\"for ".to_owned()]),
         ].into_iter().enumerate() {

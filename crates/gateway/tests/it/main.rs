@@ -15,6 +15,7 @@ mod app_parity;
 mod app_policies;
 mod apps;
 mod authorizer_log;
+mod authorizer_open;
 mod balance;
 mod basic_auth;
 mod board;

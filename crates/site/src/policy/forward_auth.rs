@@ -288,13 +288,7 @@ impl ForwardAuth {
     #[cold]
     fn passes_failure(&self, why: &NoDecision) -> bool {
         static LINES: LogLimit = LogLimit::new();
-        let is_authorizers = matches!(
-            why.rejection,
-            Rejection::AuthorizerUnreachable
-                | Rejection::AuthorizerTimeout
-                | Rejection::AuthorizerFailed
-        );
-        if !self.settings.is_open || !is_authorizers {
+        if !self.settings.is_open || !why.may_pass() {
             return false;
         }
         count(|counters| counters.authorizations_skipped += 1);
