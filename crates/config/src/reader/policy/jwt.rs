@@ -29,6 +29,34 @@ const ALGORITHMS: [&str; 12] = [
     "ES384", "EdDSA",
 ];
 
+/// Claims that tell who the client is: registered ones (RFC 7519, OpenID Connect, RFC 9068), and those of common issuers.
+const CLAIMS: [&str; 24] = [
+    "iss",
+    "sub",
+    "aud",
+    "jti",
+    "azp",
+    "sid",
+    "acr",
+    "amr",
+    "name",
+    "given_name",
+    "family_name",
+    "nickname",
+    "preferred_username",
+    "email",
+    "email_verified",
+    "phone_number",
+    "locale",
+    "scope",
+    "scp",
+    "roles",
+    "role",
+    "groups",
+    "client_id",
+    "tenant",
+];
+
 impl Reader<'_> {
     pub(super) fn jwt(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Arc<Placed<Jwt>>> {
         let before = self.diagnostics.len();
@@ -64,10 +92,13 @@ impl Reader<'_> {
         if jwt.sources.is_empty() {
             jwt.sources.push(TokenSource::Header);
         }
-        match self.diagnostics.len() == before {
-            true => Some(Arc::new(Placed::new(jwt, value.span()))),
-            false => None,
+        if self.diagnostics.len() != before {
+            return None;
         }
+        for entry in all.iter().filter(|entry| entry.name == "forward") {
+            self.warn_of_swapped(entry.value);
+        }
+        Some(Arc::new(Placed::new(jwt, value.span())))
     }
 
     fn jwt_keys(&mut self, entry: &Entry<'_, '_>, keys: &mut Option<(&'static str, JwtKeys)>) {
@@ -216,6 +247,28 @@ impl Reader<'_> {
         }
     }
 
+    /// A field with the name of a claim, and the reverse, is valid. But the field that is meant stays the client's.
+    fn warn_of_swapped(&mut self, value: &Spanned<DeValue<'_>>) {
+        let DeValue::Table(table) = value.get_ref() else {
+            return;
+        };
+        for entry in entries(table) {
+            let DeValue::String(claim) = entry.value.get_ref() else {
+                continue;
+            };
+            let name = entry.name.to_ascii_lowercase();
+            if CLAIMS.contains(&&*name) && is_like_field(claim) {
+                let field = entry.name;
+                let message = format!(
+                    "the field `{field}` gets the claim `{claim}`, and clients can send the field `{claim}`"
+                );
+                let label =
+                    format!("the name of the field comes first: write {claim} = \"{name}\"");
+                self.warning("swapped", entry.key(), message, label);
+            }
+        }
+    }
+
     fn leeway(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Duration> {
         self.unit_value(
             value,
@@ -231,6 +284,13 @@ impl Reader<'_> {
             },
         )
     }
+}
+
+/// Whether a claim has the name of a field with an identity: hardly any claim has one.
+fn is_like_field(claim: &str) -> bool {
+    let lower = claim.to_ascii_lowercase();
+    let has_capital = claim.contains(|letter: char| letter.is_ascii_uppercase());
+    lower.starts_with("x-") || lower.starts_with("remote-") || has_capital && claim.contains('-')
 }
 
 fn no_demands() -> Jwt {
