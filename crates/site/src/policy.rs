@@ -20,6 +20,7 @@ mod proof;
 mod prover;
 mod rate_limit;
 mod security_headers;
+mod spelling;
 mod token_facts;
 mod user;
 mod waiting;

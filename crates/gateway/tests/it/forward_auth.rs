@@ -468,6 +468,12 @@ scenarios! {
             ("GET /sets", "Cookie: session=x\r\n", true),
             ("GET /refused", "Cookie: session=x\r\n", true),
             ("GET /refused", "Cookie: session=x\r\n", true),
+            // The application may take them for the client's.
+            ("GET /a", "Cookie: session=x; Session=y\r\n", true),
+            ("GET /a", "Cookie: session=x; Session=y\r\n", true),
+            ("GET /a", "Cookie: a=b, session=y; session=x\r\n", true),
+            ("GET /any/x", "Cookie: session=z, session=y\r\n", true),
+            ("GET /any/x", "Cookie: session=z, session=y\r\n", true),
             // Of another policy.
             ("GET /any/a", "Cookie: session=x\r\n", true),
             ("POST /any/b", "Cookie: session=x\r\nContent-Length: 0\r\n", false),

@@ -32,6 +32,7 @@ mod compressed_responses;
 mod compression;
 mod concurrency;
 mod cors;
+mod credential_spellings;
 mod decoders;
 mod decompress;
 mod early_hints;

@@ -8,10 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use aws_lc_rs::digest::{SHA256, digest};
 use blitz_http::{Name, RequestHead};
 
-use super::credentials::{Found, has_second_scheme, of_authorization, of_query, single};
+use super::credentials::{
+    Found, has_second_scheme, of_authorization, of_cookies, of_query, single,
+};
 use super::proof::{Proof, challenge, named};
 use super::{Identity, PolicyRequest};
-use crate::cookies::cookies;
 use crate::edit::{Edit, is_alias};
 use crate::rejection::Rejection;
 
@@ -156,8 +157,8 @@ impl ApiKeys {
             found.and(match source {
                 KeySource::Authorization => of_authorization(&head.fields, "Bearer"),
                 KeySource::Field(name) => single(head.fields.get_all(name.as_str())),
-                KeySource::Cookie(name) => single(cookies(&head.fields, name)),
-                KeySource::Query(name) => single(of_query(head.query(), name)),
+                KeySource::Cookie(name) => of_cookies(&head.fields, name),
+                KeySource::Query(name) => of_query(head.query(), name),
             })
         })
     }

@@ -2,6 +2,9 @@
 
 use blitz_http::{Fields, Name};
 
+use super::spelling::{is_spelling, spelled_cookies};
+use crate::cookies::cookies;
+
 /// The credentials of a request at a place.
 pub(super) enum Found<'a> {
     None,
@@ -70,17 +73,32 @@ pub(super) fn has_second_scheme(line: &[u8]) -> bool {
     })
 }
 
-/// The values of the parameters of a query with a name, as they are written.
-pub(super) fn of_query<'h>(query: Option<&'h str>, name: &str) -> impl Iterator<Item = &'h [u8]> {
+/// That of the only cookie with a name. One that an application can take for it, by its spelling or because it divides the
+/// field otherwise, would not be checked, and makes them several.
+pub(super) fn of_cookies<'h>(fields: &'h Fields, name: &str) -> Found<'h> {
+    let mut exact = 0;
+    let found = single(cookies(fields, name).inspect(|_| exact += 1));
+    match spelled_cookies(fields, name) > exact {
+        true => Found::Several,
+        false => found,
+    }
+}
+
+/// The value, as it is written, of the only parameter of a query with a name, with the same rule.
+pub(super) fn of_query<'h>(query: Option<&'h str>, name: &str) -> Found<'h> {
     let pairs = query.unwrap_or_default().split(['&', ';']);
-    pairs.filter_map(move |pair| {
-        let (found, value) = pair.split_once('=')?;
-        is_named(found, name).then_some(value.as_bytes())
+    let pairs = pairs.filter_map(|pair| pair.split_once('='));
+    pairs.fold(Found::None, |known, (found, value)| {
+        match is_spelling(found.as_bytes(), name) {
+            true if is_named(found, name) => known.and(Found::One(value.as_bytes())),
+            true => Found::Several,
+            false => known,
+        }
     })
 }
 
-/// Whether an application can take the name of a parameter, as it is written, for this one (URL Standard, section 5.1).
-/// Some take no notice of spaces around it.
+/// Whether every application takes the name of a parameter, as it is written, for this one (URL Standard, section 5.1), but
+/// for spaces around it.
 fn is_named(found: &str, name: &str) -> bool {
     let mut decoded = form_urlencoded::parse(found.as_bytes());
     let decoded = decoded.next().map(|(decoded, _)| decoded);
@@ -130,10 +148,42 @@ mod tests {
 
     #[test]
     fn no_spelling_hides_a_parameter() {
-        let query =
-            "a=1&token=1&tok=no&%74oken=1&toke%6e=1&+token=1&token%20=1&b;token=1&xtoken=no&token";
-        let values: Vec<_> = of_query(Some(query), "token").collect();
-        assert_eq!(values, [b"1"; 6]);
-        assert_eq!(of_query(None, "token").count(), 0);
+        let value = |query: &'static str| match of_query(Some(query), "a_token") {
+            Found::None => "none",
+            Found::One(value) => str::from_utf8(value).unwrap(),
+            Found::Several => "several",
+        };
+        for query in [
+            "a_token=1",
+            "x=2&%61_token=1",
+            "x;a_toke%6e=1",
+            "+a_token=1",
+            "a_token%20=1&b",
+        ] {
+            assert_eq!(value(query), "1", "{query}");
+        }
+        for query in ["", "x=1&a_tok=2", "a_token", "xa_token=1&a_token2=1"] {
+            assert_eq!(value(query), "none", "{query}");
+        }
+        for other in [
+            "a_token",
+            "A_Token",
+            "a.token",
+            "a%20token",
+            "a+token",
+            "a[token",
+            "a_token[]",
+            "a_token%00",
+        ] {
+            let (before, behind) = (
+                format!("a_token=1&{other}=2"),
+                format!("{other}=2&a_token=1"),
+            );
+            for query in [before, behind] {
+                let found = of_query(Some(&query), "a_token");
+                assert!(matches!(found, Found::Several), "{query}");
+            }
+        }
+        assert!(matches!(of_query(None, "a_token"), Found::None));
     }
 }

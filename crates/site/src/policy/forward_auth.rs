@@ -15,11 +15,12 @@ use blitz_http::{
     Fields, LogLimit, Name, PoolFuture, PooledFuture, RequestHead, ResponseHead, Status,
 };
 
+use super::spelling::spelled_cookies;
 use super::{Identity, Notes, PolicyRequest, PolicyResponse, RateKey, Waited, set};
 use crate::client::ClientAddress;
 use crate::cookies::cookies;
 use crate::counters::count;
-use crate::edit::{Edit, FieldChange, apply_to_request};
+use crate::edit::{Edit, FieldChange, apply_to_request, is_alias};
 use crate::rejection::Rejection;
 
 pub use no_decision::{AuthorizerAttempt, NoDecision};
@@ -332,6 +333,9 @@ impl ForwardAuth {
                         push_all(&mut key, std::iter::empty())
                     }
                 },
+                // The upstream may know the client by another spelling, which would not be in the key.
+                RateKey::Cookie(name) if has_other_spelling(fields, name) => return None,
+                RateKey::Header(name) if has_alias(fields, name) => return None,
                 RateKey::Header(name) => push_all(&mut key, fields.get_all(&**name)),
                 RateKey::Cookie(name) => push_all(&mut key, cookies(fields, name)),
                 RateKey::User => {
@@ -357,6 +361,17 @@ impl ForwardAuth {
         }
         (is_known && key.len() <= KEY_BYTES_MAX).then_some(key)
     }
+}
+
+/// Whether there is another spelling of a cookie.
+fn has_other_spelling(fields: &Fields, name: &str) -> bool {
+    spelled_cookies(fields, name) != cookies(fields, name).count()
+}
+
+/// Whether there is another spelling of a field.
+fn has_alias(fields: &Fields, name: &str) -> bool {
+    let mut names = fields.iter().map(|(name, _)| name);
+    names.any(|other| is_alias(other.as_bytes(), name.as_bytes()))
 }
 
 /// Adds values, so that those of another list never give the same bytes; returns whether one of them says something.

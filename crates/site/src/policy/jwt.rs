@@ -20,12 +20,11 @@ use serde_json::Value;
 
 use self::settings::scalar;
 use self::token::{TokenError, Verified, verify};
-use super::credentials::{Found, has_second_scheme, of_authorization, of_query, single};
+use super::credentials::{Found, has_second_scheme, of_authorization, of_cookies, of_query};
 use super::memory::Owner;
 use super::proof::{Proof, challenge};
 use super::token_facts::TokenFacts;
 use super::{Identity, PolicyRequest, set};
-use crate::cookies::cookies;
 use crate::edit::Edit;
 use crate::rejection::Rejection;
 
@@ -227,8 +226,8 @@ impl Jwt {
         sources.fold(Found::None, |found, source| {
             found.and(match source {
                 TokenSource::Authorization => of_authorization(&head.fields, "Bearer"),
-                TokenSource::Cookie(name) => single(cookies(&head.fields, name)),
-                TokenSource::Query(name) => single(of_query(head.query(), name)),
+                TokenSource::Cookie(name) => of_cookies(&head.fields, name),
+                TokenSource::Query(name) => of_query(head.query(), name),
             })
         })
     }
