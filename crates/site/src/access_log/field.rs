@@ -163,7 +163,7 @@ facts! {
     Route "route",
     /// the address of the upstream
     Upstream "upstream",
-    /// seconds from the head of the request to a connection to the upstream
+    /// seconds from the head of the request to a connection to the upstream, with those of policies that wait: passwords, authorizers
     ConnectTime "connect_time",
     /// seconds from that connection to the end of the response
     UpstreamTime "upstream_time",

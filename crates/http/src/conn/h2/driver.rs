@@ -367,7 +367,6 @@ impl<R: Role> Driver<R> {
             self.needs_task = true;
             if let Some(socket) = &mut self.socket {
                 socket.send(chunk);
-                socket.send_large();
             }
         }
     }

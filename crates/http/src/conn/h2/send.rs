@@ -194,6 +194,10 @@ impl<R: Role> Driver<R> {
             let sent = self.send_queued(stream);
             // A failure is noted in the exchange.
             let _ = conclude_sent(self, stream, &sent);
+            // Here, where each stream has its turn: content that a stream queues may have to wait for a more urgent one.
+            if let Some(socket) = &mut self.socket {
+                socket.send_large();
+            }
         }
         self.flush();
     }
