@@ -17,7 +17,6 @@ use blitz_host::service_manager;
 use blitz_host::serving::{self, EndError, ListenerConfig};
 use blitz_http::{Address, Config, IoChoice, Signals};
 use clap::Args;
-use tracing_subscriber::Layer;
 
 use crate::built_in::BuiltInSite;
 use crate::config::ConfigFile;
@@ -219,9 +218,9 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         Some(file) => flags.clone().or(file.configuration.process.clone()),
         None => flags.clone(),
     };
-    let (filter, log_level) = LogLevel::new(process::level(&process));
     let events = Events::default();
-    let _log = log::to_stderr(filter.and_then(events.clone())).map_err(failed)?;
+    let (filter, log_level) = LogLevel::new(process::level(&process), events.clone());
+    let _log = log::to_stderr(filter).map_err(failed)?;
     warn_of_cores(&flags, &process);
     let listeners = match &file {
         Some(file) => ListenAddresses::of_file(file),

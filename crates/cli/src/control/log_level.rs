@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use blitz::extract::{Query, State};
 use blitz::{Response, Status};
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::Registry;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::reload;
+use tracing_subscriber::layer::Layer;
+use tracing_subscriber::{Registry, reload};
 
 use super::state::ControlState;
 
@@ -28,9 +28,14 @@ pub(crate) struct LogLevel {
 }
 
 impl LogLevel {
-    /// A filter of this level for a subscriber, and its handle.
-    pub(crate) fn new(level: LevelFilter) -> (reload::Layer<Targets, Registry>, LogLevel) {
+    /// A filter of this level for a subscriber with a further layer, and its handle.
+    pub(crate) fn new<L: Layer<Registry> + Send + Sync>(
+        level: LevelFilter,
+        further: L,
+    ) -> (impl Layer<Registry> + Send + Sync, LogLevel) {
         let (layer, filter) = reload::Layer::new(targets(level));
+        // The last one tells the level beyond which libraries need not ask about each event.
+        let layer = further.and_then(layer);
         let level = LogLevel {
             filter,
             current: Mutex::new(level),
@@ -95,12 +100,27 @@ pub(super) async fn set_log_level(
 
 #[cfg(test)]
 mod tests {
+    use tracing_subscriber::layer::SubscriberExt;
+
     use super::*;
+    use crate::otlp::Events;
+
+    #[test]
+    fn libraries_do_not_ask_about_events_beyond_the_level() {
+        for (_, filter) in LEVELS {
+            let (layer, level) = LogLevel::new(LevelFilter::INFO, Events::default());
+            let subscriber = tracing_subscriber::registry().with(layer);
+            let hint = || tracing::Subscriber::max_level_hint(&subscriber);
+            assert_eq!(hint(), Some(LevelFilter::INFO));
+            level.set(filter).unwrap();
+            assert_eq!(hint(), Some(filter));
+        }
+    }
 
     #[test]
     fn each_level_has_its_name() {
         for (name, filter) in LEVELS {
-            let (_layer, level) = LogLevel::new(filter);
+            let (_layer, level) = LogLevel::new(filter, Events::default());
             assert_eq!(level.name(), name);
         }
     }
