@@ -104,6 +104,7 @@ mod tests {
             "acce%C5%BFs_token",
             "access_to%E2%84%AAen",
             " access_token\u{a0}",
+            "[access_token",
         ] {
             assert!(is_spelling(found.as_bytes(), "access_token"), "{found}");
         }
@@ -113,14 +114,8 @@ mod tests {
             "access_token2",
             "x_access_token",
             "access_toke",
-            "[access_token",
         ] {
-            let is_inner = found == "[access_token";
-            assert_eq!(
-                is_spelling(found.as_bytes(), "access_token"),
-                is_inner,
-                "{found}"
-            );
+            assert!(!is_spelling(found.as_bytes(), "access_token"), "{found}");
         }
         assert!(is_spelling(b" _", "_") && !is_spelling(b"-", "_") && !is_spelling(b"", "_"));
     }
