@@ -350,7 +350,11 @@ impl<'a> List<'a> {
     fn add_group(&mut self, group: &'a TargetGroup) {
         if let [target] = &group.targets[..] {
             self.add("balance", target.balance.as_ref());
-            return self.add("sticky", target.sticky.as_ref());
+            self.add("sticky", target.sticky.as_ref());
+            let settings = target.settings.written();
+            return self
+                .0
+                .extend(settings.map(|(name, span)| (name.to_owned(), span)));
         }
         self.add("sticky", group.sticky.as_ref());
         for target in &group.targets {
@@ -359,6 +363,8 @@ impl<'a> List<'a> {
                 self.0.push((key("servers"), &target.span));
                 self.add(&key("balance"), target.balance.as_ref());
                 self.add(&key("sticky"), target.sticky.as_ref());
+                let settings = target.settings.written();
+                self.0.extend(settings.map(|(name, span)| (key(name), span)));
             }
         }
     }

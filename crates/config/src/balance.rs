@@ -1,6 +1,9 @@
 //! Several servers for the requests of a route: their weights, and how one of them is chosen.
 
+use std::sync::Arc;
+
 use crate::span::{Placed, Span};
+use crate::upstream_settings::UpstreamSettings;
 
 /// The largest weight of a target or a server.
 pub(crate) const WEIGHT_MAX: u64 = 1_000;
@@ -32,6 +35,8 @@ pub struct GroupTarget {
     pub balance: Option<Placed<Balance>>,
     /// How clients stay with a server.
     pub sticky: Option<Placed<Sticky>>,
+    /// Its other settings.
+    pub settings: Arc<UpstreamSettings>,
 }
 
 /// A server of a target.
@@ -135,6 +140,7 @@ impl TargetGroup {
                 servers,
                 balance,
                 sticky(&target.sticky),
+                Arc::clone(&target.settings),
             )
         };
         let targets: Vec<_> = self.targets.iter().map(target).collect();

@@ -422,6 +422,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Upstream, "limits", Kind::Table(Scope::UpstreamLimits), "those of the process", "limits of its responses"),
     key(Scope::Upstream, "proxy_protocol", Kind::OneOf(&["v1", "v2"]), "none", "the header that tells the client's address"),
     key(Scope::Upstream, "servers", Kind::Servers, "", "the URLs of its servers"),
+    key(Scope::Upstream, "slow_start", Kind::Duration, "off", "how long a server that is new or was unavailable gets fewer requests than its weight"),
     key(Scope::Upstream, "sticky", Kind::Sticky, "off", "how clients stay with a server"),
     planned(Scope::Upstream, "connect_retry", "how long a request waits for a server"),
     planned(Scope::Upstream, "connections_max", "the most connections of a core"),

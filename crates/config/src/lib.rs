@@ -35,6 +35,7 @@ mod suggestion;
 mod template;
 mod units;
 mod upgrade;
+mod upstream_settings;
 mod variant;
 
 pub use access_log::{AccessLog, AccessLogWhen, LoggedStatus, Share};
@@ -83,4 +84,5 @@ pub use units::{
     StatusPattern, TimeLimit, ValueError, parse_duration_sum, parse_size, parse_status,
 };
 pub use upgrade::{UpgradeProtocol, Upgrades};
+pub use upstream_settings::UpstreamSettings;
 pub use variant::{Level, Variants, combination};

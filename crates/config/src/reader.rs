@@ -30,6 +30,7 @@ mod target;
 mod template;
 mod top;
 mod tree;
+mod upstream_settings;
 mod value;
 mod when;
 

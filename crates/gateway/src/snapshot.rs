@@ -22,7 +22,7 @@ use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
 use crate::target::{Origin, Target};
 use crate::upstream::{
-    Balancer, ConnectionSettings, Group, GroupConfig, Identity, States, UpstreamConfig,
+    Balancer, ConnectionSettings, Group, GroupConfig, Identity, Members, States, UpstreamConfig,
     UpstreamSet, UpstreamState,
 };
 
@@ -285,6 +285,8 @@ pub(crate) struct SnapshotMaker {
     made: u64,
     /// The texts of all of them in metrics.
     labels: Arc<Labels>,
+    /// The servers of all of them.
+    members: Members,
 }
 
 impl SnapshotMaker {
@@ -296,6 +298,7 @@ impl SnapshotMaker {
             has_freed: false,
             made: 0,
             labels: Arc::new(Labels::new()),
+            members: Members::default(),
         }
     }
 
@@ -444,6 +447,7 @@ impl SnapshotMaker {
         Ok(UpstreamConfig {
             identity: identity.clone(),
             label: hidden.get(&url).cloned().unwrap_or_else(|| url.into()),
+            member: self.members.get(identity),
             name,
             tls,
         })

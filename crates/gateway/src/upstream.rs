@@ -5,6 +5,7 @@ mod choice;
 mod cooldown;
 mod figures;
 mod group;
+mod member;
 mod name_failure;
 mod retry_budget;
 mod selector;
@@ -14,6 +15,7 @@ pub(crate) use balancer::{AddressState, Balancer, Pick, States, Tried, UpstreamS
 pub(crate) use choice::Choice;
 pub use figures::{AddressFigures, ResponseTimes};
 pub(crate) use group::{Group, GroupConfig};
+pub(crate) use member::{CheckState, Member, Members};
 pub(crate) use name_failure::failure_of_name;
 pub(crate) use retry_budget::{Processed, RetryBudget};
 pub(crate) use selector::ClientValue;

@@ -16,6 +16,7 @@ use crate::balance::{
 use crate::model::Route;
 use crate::settings::{Action, Proxy};
 use crate::span::{Placed, Span};
+use crate::upstream_settings::UpstreamSettings;
 
 pub(super) const URL: &str = "\"http://127.0.0.1:3000\"";
 const STICKY: &str = "\"cookie\", \"cookie:NAME\", \"client\" or \"header:NAME\"";
@@ -37,6 +38,7 @@ pub(super) struct OwnBalance {
     pub(super) balance: Option<Placed<Balance>>,
     pub(super) hash: Option<Placed<ClientKey>>,
     pub(super) sticky: Option<Placed<Sticky>>,
+    pub(super) settings: UpstreamSettings,
 }
 
 impl Reader<'_> {
@@ -146,10 +148,10 @@ impl Reader<'_> {
     ) -> OwnTarget {
         let balance = self.balance_with_hash(own.balance, own.hash);
         let first = servers[0].url.clone();
-        if servers.len() == 1 {
-            if let Some(sticky) = &own.sticky {
-                self.warn_of_sticky(sticky.span.clone());
-            }
+        if let ([_], Some(sticky)) = (&servers[..], &own.sticky) {
+            self.warn_of_sticky(sticky.span.clone());
+        }
+        if servers.len() == 1 && own.settings == UpstreamSettings::default() {
             return OwnTarget {
                 name: Some(name.into()),
                 ..OwnTarget::from(first)
@@ -162,6 +164,7 @@ impl Reader<'_> {
             span: span.clone(),
             balance,
             sticky: own.sticky,
+            settings: Arc::new(own.settings),
         };
         OwnTarget {
             url: first,
@@ -241,6 +244,7 @@ impl Reader<'_> {
                 }],
                 balance: None,
                 sticky: None,
+                settings: Arc::default(),
             },
         };
         Some(OwnTarget {

@@ -89,7 +89,8 @@ impl Reader<'_> {
                 "hash" => own.hash = self.hash(entry.value),
                 "sticky" => own.sticky = self.sticky(entry.value),
                 "limits" => limits = self.upstream_limits(entry.value),
-                _ => proxy_protocol = self.proxy_version(entry.value),
+                "proxy_protocol" => proxy_protocol = self.proxy_version(entry.value),
+                key => self.upstream_setting(key, entry.value, &mut own.settings),
             }
         }
         if !has_servers {

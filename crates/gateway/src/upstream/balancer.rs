@@ -11,6 +11,7 @@ use blitz_site::Failure;
 
 use super::cooldown::Cooldowns;
 use super::figures::{AddressFigures, Counts};
+use super::member::Member;
 use super::retry_budget::RetryBudget;
 
 /// Addresses tried for one request.
@@ -73,6 +74,8 @@ pub(crate) struct UpstreamState {
 pub(crate) struct Connector {
     /// The upstream in metrics.
     pub(crate) label: Arc<str>,
+    /// What all cores know of the upstream.
+    pub(crate) member: Arc<Member>,
     pub(crate) pool: Pool,
     pub(crate) protocol: Protocol,
     pub(crate) tls: Option<UpstreamTls>,
@@ -450,6 +453,7 @@ mod tests {
     fn plain() -> Connector {
         Connector {
             label: "http://a".into(),
+            member: Arc::new(Member::new("http://a")),
             pool: Pool::new(ClientOptions::default()),
             protocol: Protocol::Http1,
             tls: None,

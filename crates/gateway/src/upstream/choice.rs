@@ -224,6 +224,7 @@ mod tests {
     use crate::upstream::balancer::Connector;
     use crate::upstream::cooldown::COOLDOWN_MIN;
     use crate::upstream::group::GroupConfig;
+    use crate::upstream::member::Member;
 
     /// The servers of a `to` on this core. Their hosts are addresses.
     fn group(to: &str) -> Group {
@@ -240,6 +241,7 @@ mod tests {
             };
             let connector = Connector {
                 label: target.url().into(),
+                member: Arc::new(Member::new(&target.url())),
                 pool: Pool::new(ClientOptions::default()),
                 protocol: Protocol::Http1,
                 tls: None,

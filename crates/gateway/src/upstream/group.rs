@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use blitz_config::{Balance, ClientKey, Sticky};
+use blitz_config::{Balance, ClientKey, Sticky, UpstreamSettings};
 
 use super::balancer::Balancer;
 use super::retry_budget::RetryBudget;
@@ -33,6 +33,7 @@ struct GroupTarget {
     weights: Box<[u16]>,
     balance: Balance,
     sticky: Option<Sticky>,
+    settings: Arc<UpstreamSettings>,
 }
 
 impl GroupConfig {
@@ -61,6 +62,7 @@ impl GroupConfig {
                 weights: target.servers.iter().map(|server| server.weight).collect(),
                 balance: balance.map_or_else(Balance::default, |balance| balance.value.clone()),
                 sticky: sticky.map(|sticky| sticky.value.clone()),
+                settings: Arc::clone(&target.settings),
             });
         }
         let sticky = group.sticky.as_ref();
@@ -229,6 +231,11 @@ impl Group {
     pub(super) fn has_cookie(&self) -> bool {
         let mut selectors = std::iter::once(&self.outer).chain(&self.inner);
         selectors.any(|selector| matches!(selector.sticky, Some(Sticky::Cookie(_))))
+    }
+
+    /// The settings of the upstream that has this server.
+    pub(super) fn settings(&self, index: ServerIndex) -> &UpstreamSettings {
+        &self.config.targets[usize::from(index.target)].settings
     }
 
     pub(super) fn is_avoided(&self, index: ServerIndex, now: Instant) -> bool {

@@ -11,6 +11,7 @@ use blitz_host::names::ResolvedName;
 use blitz_http::{Address, ClientOptions, ClientTlsSlot, Pool, Protocol, UpstreamTls};
 
 use super::balancer::{Balancer, Connector, UpstreamState};
+use super::member::Member;
 use crate::target::{Origin, Target};
 
 /// Settings of the connections to an upstream; `None` are those of the gateway.
@@ -58,6 +59,8 @@ pub(crate) struct UpstreamConfig {
     pub(crate) label: Arc<str>,
     /// The name that is being resolved, if it has one.
     pub(crate) name: Option<Arc<ResolvedName>>,
+    /// What all cores know of it.
+    pub(crate) member: Arc<Member>,
     /// TLS settings that were used before, and the host of the certificate.
     pub(crate) tls: Option<(ClientTlsSlot, String)>,
 }
@@ -165,6 +168,7 @@ impl UpstreamSet {
         });
         let connector = Connector {
             label: Arc::clone(&config.label),
+            member: Arc::clone(&config.member),
             pool: self.pool(identity.settings),
             protocol: identity.protocol,
             tls,
