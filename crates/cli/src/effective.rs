@@ -364,7 +364,8 @@ impl<'a> List<'a> {
                 self.add(&key("balance"), target.balance.as_ref());
                 self.add(&key("sticky"), target.sticky.as_ref());
                 let settings = target.settings.written();
-                self.0.extend(settings.map(|(name, span)| (key(name), span)));
+                self.0
+                    .extend(settings.map(|(name, span)| (key(name), span)));
             }
         }
     }

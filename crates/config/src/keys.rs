@@ -61,6 +61,8 @@ pub enum Scope {
     SiteLimits,
     /// In the `limits` of an upstream.
     UpstreamLimits,
+    /// In a table that is the `outlier` of an upstream.
+    Outlier,
     /// In `control`.
     Control,
     /// In a table that is the `tls` of a site.
@@ -174,6 +176,8 @@ pub enum Kind {
     ErrorPages,
     /// A table with the keys of a scope.
     Table(Scope),
+    /// `true`, `false`, or a table with the keys of a scope.
+    Switch(Scope),
     /// Sites by their names.
     Sites,
     /// Upstreams by their names.
@@ -270,6 +274,12 @@ pub(crate) const STORES: &[&str] = &["local", "redis"];
 
 /// Values of `on_failure`.
 pub(crate) const ON_FAILURE: &[&str] = &["local_share", "open", "closed"];
+
+/// The most consecutive failures before a server is ejected.
+pub(crate) const FAILURES_MAX: u64 = 1_000;
+
+/// How many times the response time of others a server may be allowed.
+pub(crate) const TIMES_MAX: u64 = 1_000;
 
 /// The largest `burst` of a `rate_limit`.
 pub(crate) const BURST_MAX: u64 = 1_000_000;
@@ -420,9 +430,10 @@ pub const KEYS: &[Key] = &[
     key(Scope::Upstream, "balance", Kind::OneOf(&["p2c", "round_robin", "least_requests", "hash"]), "\"p2c\"", "how a server is chosen"),
     key(Scope::Upstream, "hash", Kind::ClientKey, "\"client\"", "what chooses the server"),
     key(Scope::Upstream, "limits", Kind::Table(Scope::UpstreamLimits), "those of the process", "limits of its responses"),
+    key(Scope::Upstream, "outlier", Kind::Switch(Scope::Outlier), "true", "whether a server gets no requests for a time while it [fails and the others do not](upstreams.md#servers-that-fail)"),
     key(Scope::Upstream, "proxy_protocol", Kind::OneOf(&["v1", "v2"]), "none", "the header that tells the client's address"),
     key(Scope::Upstream, "servers", Kind::Servers, "", "the URLs of its servers"),
-    key(Scope::Upstream, "slow_start", Kind::Duration, "off", "how long a server that is new or was unavailable gets fewer requests than its weight"),
+    key(Scope::Upstream, "slow_start", Kind::Time, "off", "how long a server that is new or was unavailable gets fewer requests than its weight"),
     key(Scope::Upstream, "sticky", Kind::Sticky, "off", "how clients stay with a server"),
     planned(Scope::Upstream, "connect_retry", "how long a request waits for a server"),
     planned(Scope::Upstream, "connections_max", "the most connections of a core"),
@@ -480,6 +491,9 @@ pub const KEYS: &[Key] = &[
     key(Scope::SiteLimits, "head_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of the fields of a request"),
     key(Scope::SiteLimits, "request_line_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of a request line"),
     key(Scope::SiteLimits, "trailers_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of the trailers of a request, where they are forwarded"),
+    key(Scope::Outlier, "failures", Kind::NumberTo(FAILURES_MAX), "5", "consecutive failures after which a server is compared with the others"),
+    key(Scope::Outlier, "latency", Kind::NumberTo(TIMES_MAX), "off", "how many times the median response time of the others a server may take"),
+    key(Scope::Outlier, "time", Kind::Time, "5s", "how long the first ejection lasts; it doubles each time, up to a minute"),
     key(Scope::UpstreamLimits, "fields_max", Kind::NumberTo(FIELDS_MAX), "`upstream_fields_max` of the process", "fields of a response, and of its trailers"),
     key(Scope::UpstreamLimits, "head_max", Kind::SizeTo(HEAD_MAX), "`upstream_head_max` of the process", "bytes of the fields of a response, and of its trailers"),
     key(Scope::Control, "listen", Kind::ControlAddress, "\"127.0.0.1:9180\"", "the address of health, metrics and state, which changes nothing"),
@@ -550,6 +564,7 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Redis => "redis",
         Scope::SiteLimits => "site_limits",
         Scope::UpstreamLimits => "upstream_limits",
+        Scope::Outlier => "outlier",
         Scope::Control => "control",
         Scope::Tls => "tls",
         Scope::Certificate => "certificates",
@@ -645,6 +660,7 @@ mod tests {
             Scope::Redis,
             Scope::SiteLimits,
             Scope::UpstreamLimits,
+            Scope::Outlier,
             Scope::Control,
             Scope::Tls,
             Scope::Certificate,

@@ -1,6 +1,6 @@
 //! The page with all keys, `docs/keys.md`, made from their table.
 
-use crate::keys::{KEYS, Key, Kind, Scope, Since};
+use crate::keys::{KEYS, Key, Kind, Scope, Since, table_name};
 
 /// The tables of the page, in its order: the heading, and the text above the keys.
 const SECTIONS: &[(Scope, &str, &str)] = &[
@@ -154,6 +154,11 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Keys of `limits` in an upstream, which may be more or less than those of the process.",
     ),
     (
+        Scope::Outlier,
+        "Table outlier",
+        "Keys of `outlier` in an upstream, if it is a table.",
+    ),
+    (
         Scope::Control,
         "Table control",
         "Keys of `[control]`. `control = false` is the same as `false` for both.",
@@ -224,6 +229,9 @@ fn value(kind: Kind) -> String {
         Kind::Size => "size: `\"10m\"`",
         Kind::Cors => "list of origins: `[\"https://app.example\"]`, or a [table](#table-cors)",
         Kind::SecurityHeaders => "boolean, or a [table](#table-security_headers)",
+        Kind::Switch(scope) => {
+            return format!("boolean, or a [table](#table-{})", table_name(scope));
+        }
         Kind::Compress => "boolean, `\"files\"`, or a [table](#table-compress)",
         Kind::Decompress => "boolean, or a [table](#table-decompress)",
         Kind::FieldNames => "name of a field, or list of names",

@@ -38,7 +38,42 @@ macro_rules! settings {
     };
 }
 
+/// When a server that fails gets no requests for a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outlier {
+    /// Whether servers are ejected at all.
+    pub is_on: bool,
+    /// Consecutive failures after which a server is compared with the others.
+    pub failures: u32,
+    /// How many times the median response time of the others that of a server may be; `None` ejects no slow servers.
+    pub latency: Option<u32>,
+    /// How long the first ejection lasts; it doubles each time, up to a minute.
+    pub time: Duration,
+}
+
+impl Default for Outlier {
+    fn default() -> Outlier {
+        Outlier {
+            is_on: true,
+            failures: 5,
+            latency: None,
+            time: Duration::from_secs(5),
+        }
+    }
+}
+
+impl UpstreamSettings {
+    /// When servers are ejected.
+    #[must_use]
+    pub fn outlier(&self) -> Outlier {
+        let written = self.outlier.as_ref();
+        written.map_or_else(Outlier::default, |outlier| outlier.value)
+    }
+}
+
 settings! {
+    /// When a server that fails gets no requests for a time.
+    outlier: Outlier,
     /// How long a server that is new or was unavailable gets fewer requests than its weight.
     slow_start: Duration,
 }

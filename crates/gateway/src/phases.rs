@@ -203,9 +203,7 @@ async fn attempt<'a, E>(
             Ok(()) => return Ok(()),
             Err(NoResponse::Client(ended)) => return Err(ended),
             Err(NoResponse::Upstream(error)) => {
-                if let Some(upstream) = &request.record.upstream {
-                    route.balancer().unanswered(upstream);
-                }
+                note_unanswered(route, request, &error);
                 if matches!(error, ClientError::Reset { .. }) {
                     route.balancer().without_response(blitz_http::now());
                 }
@@ -213,6 +211,20 @@ async fn attempt<'a, E>(
             }
         }
     }
+}
+
+/// Tells the balancer that no response came.
+#[cold]
+fn note_unanswered(route: &ForwardRoute<'_>, request: &Request<'_>, error: &ClientError) {
+    let record = &request.record;
+    let (Some(upstream), now) = (&record.upstream, blitz_http::now()) else {
+        return;
+    };
+    let since = record.connected.unwrap_or(record.started);
+    let time = now.saturating_duration_since(since);
+    route
+        .balancer()
+        .unanswered(upstream, time, !error.is_unprocessed(), now);
 }
 
 #[cfg(test)]

@@ -261,7 +261,7 @@ impl CoreSnapshot {
             let (config, servers) = &self.shared.groups[number];
             let balancers = servers.iter();
             let balancers = balancers.map(|number| Rc::clone(self.balancer(*number, upstreams)));
-            Group::new(config, balancers.collect())
+            Group::new(config, balancers.collect(), blitz_http::random_u64())
         })
     }
 }

@@ -100,6 +100,8 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
         ("request_content_failed", gateway.client_faults),
         ("connect_failures", gateway.connect_failures),
         ("retries", gateway.retries),
+        ("ejections", gateway.ejections),
+        ("ejections_refused", gateway.ejections_refused),
         ("retries_over_budget", gateway.retries_over_budget),
         ("rate_limit_dry_runs", gateway.rate_limit_dry_runs),
         ("rate_limits_overflowed", gateway.rate_limits_overflowed),

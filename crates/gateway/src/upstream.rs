@@ -3,10 +3,15 @@
 mod balancer;
 mod choice;
 mod cooldown;
+mod ejection;
 mod figures;
 mod group;
+#[cfg(test)]
+mod histories;
+mod latency;
 mod member;
 mod name_failure;
+mod outlier;
 mod retry_budget;
 mod selector;
 mod set;

@@ -29,6 +29,10 @@ pub struct Counters {
     pub retries: u64,
     /// Requests that were not sent again because the upstream's budget was used up (rule 13).
     pub retries_over_budget: u64,
+    /// Servers that got no requests for a time, because they failed.
+    pub ejections: u64,
+    /// Servers that were not ejected, because half of their set was.
+    pub ejections_refused: u64,
     /// Responses that ended early, because the upstream's did or the client left.
     pub cut_off: u64,
     /// Requests whose content ended early, came too slowly or broke the rules, before a response.
@@ -80,6 +84,8 @@ impl Counters {
         connect_failures: 0,
         retries: 0,
         retries_over_budget: 0,
+        ejections: 0,
+        ejections_refused: 0,
         cut_off: 0,
         client_faults: 0,
         tunnels: 0,
@@ -119,6 +125,8 @@ impl Counters {
         self.connect_failures += other.connect_failures;
         self.retries += other.retries;
         self.retries_over_budget += other.retries_over_budget;
+        self.ejections += other.ejections;
+        self.ejections_refused += other.ejections_refused;
         self.cut_off += other.cut_off;
         self.client_faults += other.client_faults;
         self.tunnels += other.tunnels;

@@ -129,6 +129,14 @@ const LIMITS: &[Counter] = &[
          Blitz (`--upstream-idle`)",
     ),
     counter(
+        "ejections",
+        "a server of several fails, or takes much longer than the others: the log names it, see its own log",
+    ),
+    counter(
+        "ejections_refused",
+        "most servers of an upstream fail at once: see their logs, and what they have in common",
+    ),
+    counter(
         "retries_over_budget",
         "most requests of an upstream fail: look at its log",
     ),

@@ -147,6 +147,8 @@ hash = "header:X-User"
 sticky = "cookie:side"
 proxy_protocol = "v2"
 limits = { fields_max = 300, head_max = "64k" }
+outlier = { failures = 7, latency = 10, time = "10s" }
+slow_start = "30s"
 "#;
 
 /// One application.

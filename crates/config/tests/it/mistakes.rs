@@ -58,7 +58,8 @@ fn planned_keys_are_not_yet() {
             | Scope::BasicAuth
             | Scope::ApiKeys
             | Scope::SiteLimits
-            | Scope::UpstreamLimits => continue,
+            | Scope::UpstreamLimits
+            | Scope::Outlier => continue,
             Scope::AccessLog | Scope::AccessLogWhen => continue,
             Scope::Listener => format!("listen = [{{ address = \":80\", {} = true }}]\n", key.name),
             Scope::Upstream => {

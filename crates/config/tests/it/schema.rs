@@ -300,6 +300,7 @@ fn the_documents_name_all_keys() {
         "rate-limits.md",
         "tracing.md",
         "files.md",
+        "upstreams.md",
     ];
     let text: String = pages
         .iter()

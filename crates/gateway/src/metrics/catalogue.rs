@@ -141,6 +141,8 @@ pub(super) const METRICS: &[Description] = &[
     counter("blitz_authorizations_remembered", &[], "Requests that passed by a remembered decision of their `forward_auth`."),
     counter("blitz_authorizations_skipped", &[], "Requests that passed without a decision of their `forward_auth`, because `on_failure` is open."),
     counter("blitz_retries", &[], "Requests that were sent again."),
+    counter("blitz_ejections", &[], "Servers that got no requests for a time, because their requests failed or took long."),
+    counter("blitz_ejections_refused", &[], "Servers that were not ejected, because half of the servers of their upstream were."),
     counter("blitz_retries_over_budget", &[], "Requests that were not sent again, because the budget of the upstream was used up."),
     counter("blitz_responses_cut_off", &[], "Responses that ended early, because those of the upstream did or the client left."),
     counter("blitz_request_content_failures", &[], "Requests whose content ended early, came too slowly or broke the rules, before a response."),

@@ -401,7 +401,7 @@ struct Unanswered<'a>(Option<(&'a Balancer, &'a Upstream)>);
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         if let Some((balancer, upstream)) = self.0 {
-            balancer.unanswered(upstream);
+            balancer.unanswered(upstream, Duration::ZERO, false, blitz_http::now());
         }
     }
 }

@@ -11,7 +11,9 @@ use blitz_site::Failure;
 
 use super::cooldown::Cooldowns;
 use super::figures::{AddressFigures, Counts};
+use super::latency::Latency;
 use super::member::Member;
+use super::outlier::Outcomes;
 use super::retry_budget::RetryBudget;
 
 /// Addresses tried for one request.
@@ -19,6 +21,8 @@ pub(super) const TRIES_MAX: usize = 3;
 /// Connections to a name that end without a response, within [`RESETS_PERIOD`], after which the name is
 /// resolved again. A restarted upstream resets one or two.
 const RESETS_MAX: u32 = 3;
+/// How long a server gets no requests after one that failed when it was tried again.
+const PROBE_FAILED: Duration = Duration::from_secs(5);
 /// See [`RESETS_MAX`].
 const RESETS_PERIOD: Duration = Duration::from_secs(10);
 
@@ -39,6 +43,14 @@ pub(crate) struct Balancer {
     pub(crate) retries: RetryBudget,
     /// Requests that have chosen it among several servers, until they end.
     pub(super) in_flight: Cell<u32>,
+    /// Consecutive failures after which it is judged; `None` if it is not one of several servers.
+    failures_max: Cell<Option<u32>>,
+    pub(super) latency: Latency,
+    pub(super) outcomes: Outcomes,
+    /// It has failed so often that its set is to judge it.
+    pub(super) is_suspect: Cell<bool>,
+    /// A request of this core finds out whether it works again.
+    is_probed: Cell<bool>,
 }
 
 /// The state of an address on this core.
@@ -176,6 +188,11 @@ impl Balancer {
             resets: Cell::default(),
             retries: RetryBudget::default(),
             in_flight: Cell::new(0),
+            failures_max: Cell::default(),
+            latency: Latency::default(),
+            outcomes: Outcomes::default(),
+            is_suspect: Cell::default(),
+            is_probed: Cell::default(),
         }
     }
 
@@ -206,8 +223,66 @@ impl Balancer {
         }
     }
 
-    /// Whether requests that have other servers avoid this one: no address is known that could be connected to.
+    pub(super) fn member(&self) -> &Member {
+        &self.connector.member
+    }
+
+    /// It is one of several servers, which is judged after so many consecutive failures.
+    pub(super) fn join(&self, failures_max: u32) {
+        self.failures_max.set(Some(failures_max));
+    }
+
+    /// Lets a request go there, unless another core finds out whether it works again.
+    pub(super) fn try_probe(&self, now: Instant) -> bool {
+        let member = self.member();
+        if !member.is_on_probation() {
+            return true;
+        }
+        let may_go = member.try_probe(now);
+        self.is_probed.set(self.is_probed.get() || may_go);
+        may_go
+    }
+
+    /// Notes that a request goes there although others avoid it: none is left that they do not avoid.
+    pub(super) fn go_anyway(&self) {
+        self.is_probed.set(self.member().is_on_probation());
+    }
+
+    /// Notes how a request at one of several servers ended.
+    #[inline(never)]
+    fn note_outcome(&self, failures_max: u32, time: Duration, is_failure: bool, now: Instant) {
+        let member = self.member();
+        if member.is_on_probation() && self.is_probed.take() {
+            match is_failure {
+                false => {
+                    self.outcomes.forget();
+                    self.latency.forget();
+                    member.returned(now);
+                    tracing::info!(server = %member.url, "responds, and gets requests again");
+                }
+                true => member.avoid(PROBE_FAILED, now),
+            }
+        }
+        if !is_failure
+            || self
+                .latency
+                .seconds(now)
+                .is_some_and(|known| time.as_secs_f64() > known)
+        {
+            self.latency.note(time, now);
+        }
+        if self.outcomes.note(time, is_failure, failures_max, now) {
+            self.is_suspect.set(true);
+        }
+    }
+
+    /// Whether requests that have other servers avoid this one: it is ejected, or no address is known that could be
+    /// connected to.
     pub(super) fn is_avoided(&self, now: Instant) -> bool {
+        self.member().is_avoided(now) || self.is_unreachable(now)
+    }
+
+    fn is_unreachable(&self, now: Instant) -> bool {
         let cooldowns = self.cooldowns.borrow();
         let are_avoided = |addresses: &[SocketAddr]| {
             let mut addresses = addresses.iter();
@@ -286,8 +361,14 @@ impl Balancer {
             counts.failed();
             counts.last_failure = Some((now, failure));
         });
-        let mut cooldowns = self.cooldowns.borrow_mut();
-        cooldowns.failed(key_of(upstream), is_slow, now);
+        let key = key_of(upstream);
+        self.cooldowns.borrow_mut().failed(key, is_slow, now);
+        // Other cores need not find out by a request of their own.
+        if self.failures_max.get().is_some() && self.is_unreachable(now) {
+            self.is_probed.take();
+            let left = self.cooldowns.borrow().left(key, now);
+            self.member().avoid(left.unwrap_or_default(), now);
+        }
     }
 
     /// Counts a request that got a connection.
@@ -306,12 +387,24 @@ impl Balancer {
         now: Instant,
     ) {
         self.count(upstream, |counts| counts.responded(time, is_failure, now));
+        if let Some(failures_max) = self.failures_max.get() {
+            self.note_outcome(failures_max, time, is_failure, now);
+        }
     }
 
-    /// Counts a request that was sent and got no response head.
+    /// Counts a request that was sent and got no response head for `time`. `is_failure`: the server is to blame.
     #[cold]
-    pub(crate) fn unanswered(&self, upstream: &Upstream) {
+    pub(crate) fn unanswered(
+        &self,
+        upstream: &Upstream,
+        time: Duration,
+        is_failure: bool,
+        now: Instant,
+    ) {
         self.count(upstream, Counts::failed);
+        if let Some(failures_max) = self.failures_max.get().filter(|_| is_failure) {
+            self.note_outcome(failures_max, time, true, now);
+        }
     }
 
     /// The name may have lost the address meanwhile: then nothing is counted.
@@ -698,7 +791,7 @@ mod tests {
         balancer.failed(&v6, Failure::ConnectionRefused, false, later);
         balancer.responded(&v6, Duration::from_millis(40), false, later);
         balancer.responded(&v6, Duration::from_millis(20), true, later);
-        balancer.unanswered(&v6);
+        balancer.unanswered(&v6, Duration::ZERO, false, now);
         balancer.sent(&v6, later);
         let states = balancer.states(later);
         let failures: Vec<_> = states.iter().map(|state| state.last_failure).collect();

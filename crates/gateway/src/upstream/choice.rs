@@ -1,16 +1,43 @@
 //! Which servers of several one request tries.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use blitz_config::Sticky;
 use blitz_host::names::NameFailure;
 use blitz_http::{Fields, Name};
 
-use super::balancer::{Balancer, Pick, TRIES_MAX, Tried};
+use super::balancer::{Balancer, Pick, Tried};
 use super::group::{Group, ServerIndex};
 use super::selector::{Affinity, ClientValue, Selector};
 use crate::target::Target;
+
+/// How long a request passes over servers that cannot be connected to, before it takes the last one that is tried as the
+/// end: that of two connections that are not answered.
+const PASSING_OVER_TIME: Duration = Duration::from_secs(8);
+
+/// The servers that a request has tried. Hardly any request tries more than a few.
+#[derive(Debug, Default)]
+struct TriedServers {
+    first: [Option<ServerIndex>; 3],
+    more: Vec<ServerIndex>,
+}
+
+impl TriedServers {
+    fn contains(&self, index: ServerIndex) -> bool {
+        self.first.contains(&Some(index)) || self.more.contains(&index)
+    }
+
+    fn add(&mut self, index: ServerIndex) {
+        if self.contains(index) {
+            return;
+        }
+        match self.first.iter_mut().find(|slot| slot.is_none()) {
+            Some(slot) => *slot = Some(index),
+            None => self.more.push(index),
+        }
+    }
+}
 
 /// The servers that a request wants, has tried, and is at. While it is at one, that server counts it.
 pub(crate) struct Choice<'a> {
@@ -20,9 +47,10 @@ pub(crate) struct Choice<'a> {
     of_servers: Vec<Affinity>,
     /// Whether the client uses TLS, for cookies.
     is_secure: bool,
-    tried: [Option<ServerIndex>; TRIES_MAX],
-    /// How many addresses it has tried.
+    tried: TriedServers,
+    /// How many addresses it has tried, and until when it tries others.
     tries: usize,
+    until: Option<Instant>,
     current: Option<ServerIndex>,
     /// It was sent to the current server, and may be sent again.
     has_failed: bool,
@@ -58,8 +86,9 @@ impl<'a> Choice<'a> {
             of_target: group.outer.affinity(&value),
             of_servers,
             is_secure: group.has_cookie() && is_secure(),
-            tried: [None; TRIES_MAX],
+            tried: TriedServers::default(),
             tries: 0,
+            until: None,
             current: None,
             has_failed: false,
             again: None,
@@ -69,16 +98,17 @@ impl<'a> Choice<'a> {
 
     /// The next address for the request. `tried` is about the current server.
     pub(crate) fn pick(&mut self, tried: &mut Tried, now: Instant) -> Pick {
+        self.group.compare_latencies(now);
+        let until = *self.until.get_or_insert(now + PASSING_OVER_TIME);
+        let has_time = now < until || self.tries == 0;
         // The server may have another address.
-        if let Some(index) = self
-            .current
-            .filter(|_| !self.has_failed && self.tries < TRIES_MAX)
+        if let Some(index) = self.current.filter(|_| !self.has_failed && has_time)
             && !self.group.is_avoided(index, now)
             && let pick @ (Pick::Upstream(_) | Pick::Pending) = self.pick_at(index, tried, now)
         {
             return pick;
         }
-        while let Some(index) = self.next(now) {
+        while let Some(index) = self.next(has_time, now) {
             self.go_to(index);
             *tried = Tried::default();
             match self.pick_at(index, tried, now) {
@@ -87,10 +117,7 @@ impl<'a> Choice<'a> {
                 pick => return pick,
             }
         }
-        if let Some(index) = self
-            .current
-            .filter(|_| !self.has_failed && self.tries < TRIES_MAX)
-        {
+        if let Some(index) = self.current.filter(|_| !self.has_failed && has_time) {
             match self.pick_at(index, tried, now) {
                 Pick::Unresolved(failure) => self.unresolved = Some(failure),
                 Pick::Exhausted => {}
@@ -119,22 +146,45 @@ impl<'a> Choice<'a> {
         pick
     }
 
-    /// The next server. Those that could not be connected to a moment ago come last, since all may have failed.
-    fn next(&mut self, now: Instant) -> Option<ServerIndex> {
-        if self.tries >= TRIES_MAX || self.tried.iter().all(Option::is_some) {
+    /// The next server. Those that could not be connected to a moment ago, or fail, come last, since all may.
+    fn next(&mut self, has_time: bool, now: Instant) -> Option<ServerIndex> {
+        if !has_time {
             return self.again.take();
         }
-        let is_untried = |index: ServerIndex| !self.tried.contains(&Some(index));
-        let is_healthy =
-            |index: ServerIndex| is_untried(index) && !self.group.is_avoided(index, now);
-        self.pick_of(is_healthy)
-            .or_else(|| self.again.take())
-            .or_else(|| self.pick_of(|index| !self.tried.contains(&Some(index))))
+        loop {
+            let is_healthy = |index: ServerIndex| {
+                !self.tried.contains(index) && !self.group.is_avoided(index, now)
+            };
+            let Some(index) = self.pick_of(is_healthy, now) else {
+                break;
+            };
+            let balancer = self.group.balancer(index);
+            if balancer.is_suspect.get() {
+                self.group.judge(index, now);
+                if self.group.is_avoided(index, now) {
+                    continue;
+                }
+            }
+            // Another core may find out whether it works again, and then it is avoided.
+            if balancer.try_probe(now) {
+                return Some(index);
+            }
+        }
+        let again = self.again.take();
+        again.or_else(|| {
+            let index = self.pick_of(|index| !self.tried.contains(index), now)?;
+            self.group.balancer(index).go_anyway();
+            Some(index)
+        })
     }
 
-    fn pick_of(&self, is_usable: impl Fn(ServerIndex) -> bool) -> Option<ServerIndex> {
+    fn pick_of(
+        &self,
+        is_usable: impl Fn(ServerIndex) -> bool,
+        now: Instant,
+    ) -> Option<ServerIndex> {
         let of_server = |target: usize| self.of_servers.get(target).copied().unwrap_or_default();
-        self.group.pick(self.of_target, of_server, is_usable)
+        self.group.pick(self.of_target, of_server, is_usable, now)
     }
 
     fn go_to(&mut self, index: ServerIndex) {
@@ -143,9 +193,7 @@ impl<'a> Choice<'a> {
         self.has_failed = false;
         let in_flight = &self.group.balancer(index).in_flight;
         in_flight.set(in_flight.get() + 1);
-        if let Some(slot) = self.tried.iter_mut().find(|slot| slot.is_none()) {
-            *slot = Some(index);
-        }
+        self.tried.add(index);
     }
 
     fn leave(&mut self) {
@@ -165,8 +213,9 @@ impl<'a> Choice<'a> {
     /// Forgets what was tried.
     #[cold]
     pub(crate) fn reset(&mut self) {
-        self.tried = [None; TRIES_MAX];
+        self.tried = TriedServers::default();
         self.tries = 0;
+        self.until = None;
         self.again = None;
         self.unresolved = None;
         self.has_failed = true;
@@ -214,42 +263,9 @@ impl<'a> Choice<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use blitz_config::{Action, Document, Environment, Placed, read};
-    use blitz_http::{Address, ClientOptions, Pool, Protocol};
-
     use super::*;
-    use crate::target::Origin;
-    use crate::upstream::balancer::Connector;
     use crate::upstream::cooldown::COOLDOWN_MIN;
-    use crate::upstream::group::GroupConfig;
-    use crate::upstream::member::Member;
-
-    /// The servers of a `to` on this core. Their hosts are addresses.
-    fn group(to: &str) -> Group {
-        let document = Document::new("blitz.toml", format!("[site.\"*\"]\nto = {to}\n"));
-        let (configuration, _) = read(&document, &Environment::default());
-        let Action::Proxy(proxy) = &configuration.sites[0].routes[0].settings.action.value else {
-            panic!("another action");
-        };
-        let target = |url: &Placed<String>| url.value.parse().ok().map(Arc::new);
-        let config = Arc::new(GroupConfig::new(proxy.group.as_ref().unwrap(), target).unwrap());
-        let balancer = |target: &Arc<Target>| {
-            let Origin::Ip(address) = target.origin else {
-                panic!("{target:?} is a name");
-            };
-            let connector = Connector {
-                label: target.url().into(),
-                member: Arc::new(Member::new(&target.url())),
-                pool: Pool::new(ClientOptions::default()),
-                protocol: Protocol::Http1,
-                tls: None,
-            };
-            Rc::new(Balancer::fixed(connector, &Address::Tcp(address)))
-        };
-        Group::new(&config, config.servers.iter().map(balancer).collect())
-    }
+    use crate::upstream::histories::group;
 
     fn choice(group: &Group) -> Box<Choice<'_>> {
         Choice::new(group, |_| None, || false)
@@ -270,24 +286,28 @@ mod tests {
     };
 
     #[test]
-    fn one_request_tries_three_servers_at_most() {
+    fn one_request_tries_all_servers() {
         let group = group(
             "[\"http://10.0.0.1\", \"http://10.0.0.2\", \"http://10.0.0.3\", \"http://10.0.0.4\"]",
         );
         let mut choice = choice(&group);
         let now = Instant::now();
+        let mut all = picks(&mut choice, now);
+        let last = all[3].clone();
+        all.sort();
         assert_eq!(
-            picks(&mut choice, now),
-            ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"]
+            all,
+            ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80"]
         );
         choice.retry_elsewhere();
-        assert_eq!(
-            picks(&mut choice, now),
-            ["10.0.0.3:80"],
-            "where the retry began"
-        );
+        assert_eq!(picks(&mut choice, now), [last], "where the retry began");
         choice.reset();
-        assert_eq!(picks(&mut choice, now).len(), 3);
+        assert_eq!(picks(&mut choice, now).len(), 4);
+        choice.reset();
+        let mut tried = Tried::default();
+        choice.pick(&mut tried, now);
+        let late = choice.pick(&mut tried, now + PASSING_OVER_TIME);
+        assert!(matches!(late, Pick::Exhausted), "its time is over");
     }
 
     #[test]
@@ -295,34 +315,43 @@ mod tests {
         let group = group("[\"http://10.0.0.1\", \"http://10.0.0.2\"]");
         let now = Instant::now();
         let at_first = |now: Instant| {
-            let picked = (0..4).map(|_| picks(&mut choice(&group), now).remove(0));
-            picked.filter(|address| address == "10.0.0.1:80").count()
+            let picked = (0..40).filter(|_| {
+                let mut choice = choice(&group);
+                choice.pick(&mut Tried::default(), now);
+                choice.current == Some(FIRST)
+            });
+            picked.count()
         };
-        assert_eq!(at_first(now), 2);
-        let Pick::Upstream(first) = group.balancer(FIRST).pick(&mut Tried::default(), || now)
-        else {
+        assert!((10..30).contains(&at_first(now)));
+        let balancer = group.balancer(FIRST);
+        let Pick::Upstream(first) = balancer.pick(&mut Tried::default(), || now) else {
             panic!("it has an address");
         };
-        group
-            .balancer(FIRST)
-            .failed(&first, blitz_site::Failure::ConnectionRefused, true, now);
+        balancer.failed(&first, blitz_site::Failure::ConnectionRefused, true, now);
         assert_eq!(at_first(now), 0);
         assert_eq!(at_first(now + COOLDOWN_MIN), 1);
-        group.balancer(FIRST).connected(&first);
-        assert_eq!(at_first(now + COOLDOWN_MIN), 2);
+        balancer.connected(&first);
+        assert_eq!(at_first(now + COOLDOWN_MIN), 0, "it has not responded yet");
+        balancer.responded(&first, Duration::from_millis(1), false, now + COOLDOWN_MIN);
+        assert!((10..30).contains(&at_first(now + COOLDOWN_MIN)));
     }
 
     #[test]
     fn a_server_counts_the_requests_that_are_there() {
         let group = group("[\"http://10.0.0.1\", \"http://10.0.0.2\"]");
-        let count = || group.balancer(FIRST).in_flight.get();
+        let counts = || {
+            let servers = group.indices();
+            let counts = servers.map(|index| group.balancer(index).in_flight.get());
+            counts.collect::<Vec<_>>()
+        };
         let mut choice = choice(&group);
         choice.pick(&mut Tried::default(), Instant::now());
-        assert_eq!(count(), 1);
+        let first = counts();
+        assert_eq!(first.iter().sum::<u32>(), 1);
         choice.retry_elsewhere();
         choice.pick(&mut Tried::default(), Instant::now());
-        assert_eq!(count(), 0, "it is at the other one");
+        assert_eq!(counts(), [first[1], first[0]], "it is at the other one");
         drop(choice);
-        assert_eq!(count(), 0);
+        assert_eq!(counts(), [0, 0]);
     }
 }

@@ -1,5 +1,6 @@
 //! Several servers for the requests of a route, as a configuration has them and as one core sees them.
 
+use std::cell::Cell;
 use std::fmt::Write;
 use std::ops::Range;
 use std::rc::Rc;
@@ -10,7 +11,7 @@ use blitz_config::{Balance, ClientKey, Sticky, UpstreamSettings};
 
 use super::balancer::Balancer;
 use super::retry_budget::RetryBudget;
-use super::selector::{Affinity, Selector};
+use super::selector::{Affinity, FULL_WEIGHT, Selector, View, mix};
 use crate::target::Target;
 
 /// The servers of a route before the start; all cores share it.
@@ -79,6 +80,22 @@ impl GroupConfig {
         names.join(", ")
     }
 
+    /// Whether its targets are servers without a name or a weight of their own: they are one set.
+    fn is_plain(&self) -> bool {
+        let mut targets = self.targets.iter();
+        targets.len() > 1
+            && targets
+                .all(|target| target.servers.len() == 1 && target.weight == self.targets[0].weight)
+    }
+
+    /// How a target is chosen: by turns, so that weights of targets are exact.
+    fn balance(&self) -> Balance {
+        match self.is_plain() {
+            true => Balance::P2c,
+            false => Balance::RoundRobin,
+        }
+    }
+
     /// The target of each server, in the order of the servers.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let targets = self.targets.iter();
@@ -90,7 +107,7 @@ impl GroupConfig {
         let mut lines = Vec::new();
         let has_targets = self.targets.len() > 1;
         if has_targets {
-            lines.push(choice(&Balance::RoundRobin, self.sticky.as_ref()));
+            lines.push(choice(&self.balance(), self.sticky.as_ref()));
         }
         for target in &self.targets {
             let is_one = target.servers.len() == 1;
@@ -149,11 +166,22 @@ pub(crate) struct Group {
     pub(super) inner: Box<[Selector]>,
     balancers: Box<[Rc<Balancer>]>,
     pub(crate) retries: RetryBudget,
+    /// Whether response times of its servers are compared, and when the next time.
+    pub(super) compares_latency: bool,
+    pub(super) next_comparison: Cell<Option<Instant>>,
+    /// When the log may say again that servers are not ejected.
+    pub(super) next_panic: Cell<Option<Instant>>,
+    /// The state of its random numbers.
+    random: Cell<u64>,
 }
 
 impl Group {
-    /// The balancers are those of the servers.
-    pub(crate) fn new(config: &Arc<GroupConfig>, balancers: Box<[Rc<Balancer>]>) -> Group {
+    /// The balancers are those of the servers. `seed` is that of its random numbers.
+    pub(crate) fn new(
+        config: &Arc<GroupConfig>,
+        balancers: Box<[Rc<Balancer>]>,
+        seed: u64,
+    ) -> Group {
         let targets = config.targets.iter();
         let targets = targets.map(|target| (&*target.name, target.weight));
         let inner = config.targets.iter().map(|target| {
@@ -171,13 +199,52 @@ impl Group {
                 target.sticky.clone(),
             )
         });
-        Group {
-            outer: Selector::new(targets, Balance::RoundRobin, config.sticky.clone()),
+        let mut group = Group {
+            outer: Selector::new(targets, config.balance(), config.sticky.clone()),
             inner: inner.collect(),
             config: Arc::clone(config),
             balancers,
             retries: RetryBudget::default(),
+            compares_latency: false,
+            next_comparison: Cell::default(),
+            next_panic: Cell::default(),
+            random: Cell::new(seed),
+        };
+        let mut compares_latency = false;
+        for index in group.indices() {
+            let outlier = group.settings(index).outlier();
+            group.balancer(index).join(outlier.failures);
+            compares_latency |= outlier.latency.is_some();
         }
+        group.compares_latency = compares_latency;
+        group
+    }
+
+    /// All its servers.
+    pub(super) fn indices(&self) -> impl Iterator<Item = ServerIndex> + use<'_> {
+        let targets = self.config.targets.iter().enumerate();
+        targets.flat_map(|(target, one)| {
+            (0..one.servers.len()).map(move |server| ServerIndex::new(target, server))
+        })
+    }
+
+    /// The other servers of the set of a server: those of its target, or all if each target is a server. `None` if there
+    /// are none.
+    pub(super) fn set_beside(
+        &self,
+        index: ServerIndex,
+    ) -> Option<impl Iterator<Item = &Balancer> + Clone + use<'_>> {
+        let own = self.index(index);
+        let all = match self.config.is_plain() {
+            true => 0..self.balancers.len(),
+            false => self.config.targets[usize::from(index.target)]
+                .servers
+                .clone(),
+        };
+        let others = all.filter(move |at| *at != own);
+        let mut set = others.map(|at| &*self.balancers[at]).peekable();
+        set.peek()?;
+        Some(set)
     }
 
     pub(super) fn target(&self, index: ServerIndex) -> &Target {
@@ -199,28 +266,34 @@ impl Group {
         of_target: Affinity,
         of_server: impl Fn(usize) -> Affinity,
         is_usable: impl Fn(ServerIndex) -> bool,
+        now: Instant,
     ) -> Option<ServerIndex> {
-        let index = |target: usize, server: usize| ServerIndex {
-            target: target as u16,
-            server: server as u16,
+        let servers = |target: usize| Servers {
+            group: self,
+            target,
+            is_usable: &is_usable,
+            now,
         };
-        let has_server = |target: usize| {
-            let wanted = of_server(target).member.map(usize::from);
-            let servers = 0..self.config.targets[target].servers.len();
-            let mut servers = servers
-                .filter(|&server| self.inner[target].weight(server) > 0 || wanted == Some(server));
-            servers.any(|server| is_usable(index(target, server)))
+        let target = match self.inner.len() {
+            1 => 0,
+            _ => {
+                let targets = Targets {
+                    servers,
+                    of_server: &of_server,
+                };
+                self.outer.pick(of_target, &targets, || self.random())?
+            }
         };
-        let target = self
-            .outer
-            .pick(of_target, has_server, |_| 0, blitz_http::random_u64)?;
-        let server = self.inner[target].pick(
-            of_server(target),
-            |server| is_usable(index(target, server)),
-            |server| self.balancer(index(target, server)).in_flight.get(),
-            blitz_http::random_u64,
-        )?;
-        Some(index(target, server))
+        let inner = &self.inner[target];
+        let server = inner.pick(of_server(target), &servers(target), || self.random())?;
+        Some(ServerIndex::new(target, server))
+    }
+
+    /// SplitMix64.
+    fn random(&self) -> u64 {
+        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.set(state);
+        mix(state)
     }
 
     /// Whether a request says something about the choice of a target or a server.
@@ -248,6 +321,101 @@ impl Group {
 pub(super) struct ServerIndex {
     pub(super) target: u16,
     pub(super) server: u16,
+}
+
+impl ServerIndex {
+    fn new(target: usize, server: usize) -> ServerIndex {
+        ServerIndex {
+            target: target as u16,
+            server: server as u16,
+        }
+    }
+}
+
+/// The servers of a target, for a request.
+struct Servers<'g, F> {
+    group: &'g Group,
+    target: usize,
+    is_usable: &'g F,
+    now: Instant,
+}
+
+impl<'g, F> Servers<'g, F> {
+    fn balancer(&self, server: usize) -> &'g Balancer {
+        self.group.balancer(ServerIndex::new(self.target, server))
+    }
+}
+
+impl<F: Fn(ServerIndex) -> bool> View for Servers<'_, F> {
+    fn is_usable(&self, server: usize) -> bool {
+        (self.is_usable)(ServerIndex::new(self.target, server))
+    }
+
+    fn is_drained(&self, server: usize) -> bool {
+        self.balancer(server).member().is_drained()
+    }
+
+    fn in_flight(&self, server: usize) -> u32 {
+        self.balancer(server).in_flight.get()
+    }
+
+    fn latency(&self, server: usize) -> Option<f64> {
+        self.balancer(server).latency.seconds(self.now)
+    }
+
+    fn ramp(&self, server: usize) -> u32 {
+        let index = ServerIndex::new(self.target, server);
+        let time = self.group.settings(index).slow_start.as_ref();
+        let left = time.and_then(|time| {
+            let since = self.balancer(server).member().available_for(self.now)?;
+            (since < time.value).then(|| since.as_secs_f64() / time.value.as_secs_f64())
+        });
+        left.map_or(FULL_WEIGHT as u32, |share| {
+            ((share * FULL_WEIGHT as f64) as u32).max(RAMP_MIN)
+        })
+    }
+}
+
+/// The least part of its weight that a server gets, of [`FULL_WEIGHT`]: a tenth.
+const RAMP_MIN: u32 = 26;
+
+/// The targets of a route, for a request. Those that are one server are chosen by its requests and times.
+struct Targets<'g, S, A> {
+    servers: S,
+    of_server: &'g A,
+}
+
+impl<'g, S, A, F> View for Targets<'g, S, A>
+where
+    S: Fn(usize) -> Servers<'g, F>,
+    A: Fn(usize) -> Affinity,
+    F: Fn(ServerIndex) -> bool + 'g,
+{
+    fn is_usable(&self, target: usize) -> bool {
+        let servers = (self.servers)(target);
+        let inner = &servers.group.inner[target];
+        let wanted = (self.of_server)(target).member.map(usize::from);
+        (0..inner.len()).any(|server| {
+            let may_go = inner.weight(server) > 0 && !servers.is_drained(server);
+            (may_go || wanted == Some(server)) && servers.is_usable(server)
+        })
+    }
+
+    fn in_flight(&self, target: usize) -> u32 {
+        (self.servers)(target).in_flight(0)
+    }
+
+    fn latency(&self, target: usize) -> Option<f64> {
+        (self.servers)(target).latency(0)
+    }
+
+    fn ramp(&self, target: usize) -> u32 {
+        let servers = (self.servers)(target);
+        match servers.group.inner[target].len() {
+            1 => servers.ramp(0),
+            _ => FULL_WEIGHT as u32,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,11 +4,60 @@ use std::cell::Cell;
 
 use blitz_config::{Balance, ClientKey, Sticky};
 
+/// The ramp of a member that gets all of its weight.
+pub(super) const FULL_WEIGHT: u64 = 256;
+
+/// Random members that are drawn before all are looked at, because few are usable.
+const DRAWS_MAX: u32 = 4;
+
+/// A member is slow if its responses take so many times as long as those of the other, and so much longer.
+const SLOW_FROM: f64 = 2.0;
+const SLOW_SECONDS: f64 = 0.025;
+
+/// A slow member is as if it had at most so many times its requests. One that was slow once never gets none of them while
+/// the others are overloaded.
+const SLOWNESS_MAX: f64 = 16.0;
+
+/// How many times its share of the requests a member may have by hashes, and requests that each may have.
+const LOAD_BOUND: f64 = 1.25;
+const LOAD_FREE: f64 = 8.0;
+
 /// The choice of a core, which knows only its own requests.
 pub(super) struct Selector {
     balance: Balance,
     pub(super) sticky: Option<Sticky>,
     members: Box<[Member]>,
+    /// The sum of the weights of each member and of those before it.
+    sums: Box<[u32]>,
+    are_weights_equal: bool,
+    /// The member whose turn it is, if weights are equal.
+    turn: Cell<usize>,
+}
+
+/// The members as a request finds them.
+pub(super) trait View {
+    /// Whether the request may go there.
+    fn is_usable(&self, member: usize) -> bool;
+
+    /// Whether only requests that ask for the member go there.
+    fn is_drained(&self, _member: usize) -> bool {
+        false
+    }
+
+    /// Requests that it has.
+    fn in_flight(&self, _member: usize) -> u32 {
+        0
+    }
+
+    /// How long it takes to respond, in seconds, if that is known.
+    fn latency(&self, _member: usize) -> Option<f64> {
+        None
+    }
+
+    /// The part of its weight that it gets, of [`FULL_WEIGHT`]; at least 1.
+    fn ramp(&self, _member: usize) -> u32 {
+        FULL_WEIGHT as u32
+    }
 }
 
 /// A member to choose.
@@ -62,10 +111,18 @@ impl Selector {
             weight,
             credit: Cell::new(0),
         };
+        let members: Box<[Member]> = members.map(member).collect();
+        let sums = members.iter().scan(0, |sum, member| {
+            *sum += u32::from(member.weight);
+            Some(*sum)
+        });
         Selector {
             balance,
             sticky,
-            members: members.map(member).collect(),
+            sums: sums.collect(),
+            are_weights_equal: members.iter().all(|one| one.weight == members[0].weight),
+            turn: Cell::new(0),
+            members,
         }
     }
 
@@ -105,47 +162,65 @@ impl Selector {
         u16::try_from(at).ok()
     }
 
+    /// The number of its members.
+    pub(super) fn len(&self) -> usize {
+        self.members.len()
+    }
+
     pub(super) fn weight(&self, member: usize) -> u16 {
         self.members[member].weight
     }
 
-    /// The member for a request. `load` is how many requests a member has.
+    /// The member for a request.
     pub(super) fn pick(
         &self,
         affinity: Affinity,
-        is_usable: impl Fn(usize) -> bool,
-        load: impl Fn(usize) -> u32,
-        random: impl FnOnce() -> u64,
+        view: &impl View,
+        random: impl FnMut() -> u64,
     ) -> Option<usize> {
         let wanted = affinity.member.map(usize::from);
-        if let Some(member) = wanted.filter(|member| is_usable(*member)) {
+        if let Some(member) = wanted.filter(|member| view.is_usable(*member)) {
             return Some(member);
         }
-        let is_usable = |member: &usize| self.members[*member].weight > 0 && is_usable(*member);
         if let Some(hash) = affinity.hash {
-            return self.by_hash(hash, is_usable);
+            let is_bounded = !matches!(self.sticky, Some(Sticky::Key(_)));
+            return self.by_hash(hash, is_bounded, view);
         }
         match self.balance {
-            Balance::P2c => self.of_two(random(), is_usable, load),
-            Balance::LeastRequests => self.least(is_usable, load),
-            Balance::RoundRobin | Balance::Hash(_) => self.in_turn(is_usable),
+            _ if self.members.len() == 1 => self.usable(view).next(),
+            Balance::P2c => self.of_two(view, random),
+            Balance::LeastRequests => self.least(view),
+            Balance::RoundRobin | Balance::Hash(_) => {
+                self.in_turn(|at| self.is_usable(view, at), view)
+            }
         }
     }
 
-    fn usable(&self, is_usable: impl Fn(&usize) -> bool) -> impl Iterator<Item = usize> {
-        (0..self.members.len()).filter(move |member| is_usable(member))
+    /// Whether a member gets requests that do not ask for it.
+    fn is_usable(&self, view: &impl View, at: usize) -> bool {
+        self.members[at].weight > 0 && !view.is_drained(at) && view.is_usable(at)
+    }
+
+    fn usable(&self, view: &impl View) -> impl Iterator<Item = usize> {
+        (0..self.members.len()).filter(move |at| self.is_usable(view, *at))
+    }
+
+    /// The weight that a member has now.
+    fn weight_now(&self, view: &impl View, at: usize) -> u64 {
+        u64::from(self.members[at].weight) * u64::from(view.ramp(at))
     }
 
     /// Smooth weighted round robin, as in nginx: each turn gives all members their weight, and the one that is chosen pays
     /// for all.
-    fn in_turn(&self, is_usable: impl Fn(&usize) -> bool) -> Option<usize> {
+    fn in_turn(&self, is_usable: impl Fn(usize) -> bool, view: &impl View) -> Option<usize> {
         let mut total = 0;
         let mut best: Option<(usize, i64)> = None;
-        for at in self.usable(is_usable) {
+        for at in (0..self.members.len()).filter(|at| is_usable(*at)) {
+            let weight = self.weight_now(view, at) as i64;
             let member = &self.members[at];
-            let credit = member.credit.get() + i64::from(member.weight);
+            let credit = member.credit.get() + weight;
             member.credit.set(credit);
-            total += i64::from(member.weight);
+            total += weight;
             if best.is_none_or(|(_, most)| credit > most) {
                 best = Some((at, credit));
             }
@@ -155,61 +230,142 @@ impl Selector {
         Some(at)
     }
 
-    /// Of two members, chosen at random by their weights, the one with fewer requests for its weight. A core does not know
-    /// the requests of others, which all would go to the same member if each chose the best of all.
-    fn of_two(
-        &self,
-        random: u64,
-        is_usable: impl Fn(&usize) -> bool,
-        load: impl Fn(usize) -> u32,
-    ) -> Option<usize> {
-        let all = || self.usable(&is_usable);
-        let total: u64 = all().map(|at| u64::from(self.members[at].weight)).sum();
-        let at_random = |random: u64| {
-            let mut left = random.checked_rem(total)?;
-            all().find(|at| {
-                let weight = u64::from(self.members[*at].weight);
-                let is_there = left < weight;
-                left = left.saturating_sub(weight);
-                is_there
-            })
+    /// Of two members, chosen at random by their weights, the one that costs less. A core does not know the requests of
+    /// others, which all would go to the same member if each chose the best of all. With equal weights the first of the two
+    /// is the one whose turn it is, so that few requests are distributed evenly as well.
+    fn of_two(&self, view: &impl View, mut random: impl FnMut() -> u64) -> Option<usize> {
+        let first = match self.next_turn(view, &mut random) {
+            Some(first) => first,
+            None => self.at_random(view, None, &mut random)?,
         };
-        let (first, second) = (
-            at_random(random >> 32)?,
-            at_random(random & u64::from(u32::MAX))?,
-        );
-        let is_better = self.relative(second, &load) < self.relative(first, &load);
+        let drawn = self.at_random(view, None, &mut random)?;
+        let is_other = drawn != first;
+        let second = match is_other {
+            true => Some(drawn),
+            false => self.at_random(view, Some(first), &mut random),
+        };
+        let Some(second) = second else {
+            return Some(first);
+        };
+        let (slowness, slowness_of_second) = slowness(view.latency(first), view.latency(second));
+        let is_better = match is_other || self.are_weights_equal {
+            true => {
+                let cost = |at, slowness| self.cost(view, at, slowness);
+                cost(second, slowness_of_second) < cost(first, slowness)
+            }
+            // The larger weight has won, unless the member is slow.
+            false => slowness > slowness_of_second,
+        };
         Some(if is_better { second } else { first })
     }
 
-    /// The fewest requests for the weight; members with equally many take turns.
-    fn least(
-        &self,
-        is_usable: impl Fn(&usize) -> bool,
-        load: impl Fn(usize) -> u32,
-    ) -> Option<usize> {
-        let loads = self.usable(&is_usable).map(|at| self.relative(at, &load));
-        let least = loads.min_by(f64::total_cmp)?;
-        self.in_turn(|at| is_usable(at) && self.relative(*at, &load) <= least)
+    /// The member whose turn it is, if it is usable. Another one in its place would get a second turn.
+    fn next_turn(&self, view: &impl View, random: &mut impl FnMut() -> u64) -> Option<usize> {
+        if !self.are_weights_equal {
+            return None;
+        }
+        let at = self.turn.get();
+        self.turn.set((at + 1) % self.members.len());
+        let ramp = u64::from(view.ramp(at));
+        let may_go =
+            self.is_usable(view, at) && (ramp >= FULL_WEIGHT || random() % FULL_WEIGHT < ramp);
+        may_go.then_some(at)
     }
 
-    /// Requests for a weight of 1. Idle members are equal, so that each gets its share of the first requests.
-    fn relative(&self, member: usize, load: impl Fn(usize) -> u32) -> f64 {
-        f64::from(load(member)) / f64::from(self.members[member].weight)
+    /// A usable member by its weight, other than `not`.
+    fn at_random(
+        &self,
+        view: &impl View,
+        not: Option<usize>,
+        random: &mut impl FnMut() -> u64,
+    ) -> Option<usize> {
+        for _ in 0..DRAWS_MAX {
+            let drawn = random();
+            let at = self.drawn(drawn >> 32);
+            let is_wanted = Some(at) != not && self.is_usable(view, at);
+            if is_wanted && drawn % FULL_WEIGHT < u64::from(view.ramp(at)) {
+                return Some(at);
+            }
+        }
+        // Few are usable.
+        let all = || self.usable(view).filter(|at| Some(*at) != not);
+        let total: u64 = all().map(|at| self.weight_now(view, at)).sum();
+        let mut left = random().checked_rem(total)?;
+        all().find(|at| {
+            let weight = self.weight_now(view, *at);
+            let is_there = left < weight;
+            left = left.saturating_sub(weight);
+            is_there
+        })
+    }
+
+    /// The member at a random number of 32 bits. There are members with a weight.
+    fn drawn(&self, random: u64) -> usize {
+        let total = u64::from(self.sums.last().copied().unwrap_or_default());
+        let wanted = (random * total >> 32) as u32;
+        let at = self.sums.partition_point(|sum| *sum <= wanted);
+        at.min(self.members.len() - 1)
+    }
+
+    /// Requests for a weight of 1. Idle members are equal, so that each gets its share of the first requests; a slow one
+    /// is as one that has several times the requests, and another one beside them.
+    fn cost(&self, view: &impl View, at: usize, slowness: f64) -> f64 {
+        let requests = f64::from(view.in_flight(at));
+        let requests = match slowness > 1.0 {
+            true => slowness * (requests + 1.0),
+            false => requests,
+        };
+        requests / self.weight_now(view, at) as f64
+    }
+
+    /// The fewest requests for the weight; members with equally many take turns.
+    fn least(&self, view: &impl View) -> Option<usize> {
+        let relative = |at: usize| self.cost(view, at, 1.0);
+        let least = self.usable(view).map(relative).min_by(f64::total_cmp)?;
+        self.in_turn(|at| self.is_usable(view, at) && relative(at) <= least, view)
     }
 
     /// Weighted rendezvous hashing (Schindelhauer and Schomaker, 2005): each member has a score for each value, and the
-    /// lowest is chosen. Without a member only its own values go elsewhere.
-    fn by_hash(&self, value: u64, is_usable: impl Fn(&usize) -> bool) -> Option<usize> {
+    /// lowest is chosen. Without a member only its own values go elsewhere. `is_bounded`: members that have more than their
+    /// share of the requests are passed over (Mirrokni, Thorup and Zadimoghaddam, 2016), so that a value that many requests
+    /// have does not overload one.
+    fn by_hash(&self, value: u64, is_bounded: bool, view: &impl View) -> Option<usize> {
         let score = |at: &usize| {
             let member = &self.members[*at];
             // Between 0 and 1, never one of them.
             let uniform = ((mix(value ^ member.id) >> 12) as f64 + 0.5) / (1_u64 << 52) as f64;
             -uniform.ln() / f64::from(member.weight)
         };
-        let all = self.usable(is_usable);
-        all.min_by(|a, b| score(a).total_cmp(&score(b)))
+        let lowest = |a: &usize, b: &usize| score(a).total_cmp(&score(b));
+        let best = self.usable(view).min_by(lowest)?;
+        if !is_bounded || f64::from(view.in_flight(best)) < LOAD_FREE {
+            return Some(best);
+        }
+        let (mut requests, mut weights) = (1, 0);
+        for at in self.usable(view) {
+            requests += u64::from(view.in_flight(at));
+            weights += u64::from(self.members[at].weight);
+        }
+        let has_room = |at: &usize| {
+            let weight = f64::from(self.members[*at].weight) / weights as f64;
+            let bound = (requests as f64 * weight * LOAD_BOUND).ceil();
+            f64::from(view.in_flight(*at)) < bound.max(LOAD_FREE)
+        };
+        let with_room = self.usable(view).filter(has_room).min_by(lowest);
+        Some(with_room.unwrap_or(best))
     }
+}
+
+/// How much slower than the other one each of two members is: 1 within a factor of two, since times differ by chance.
+fn slowness(first: Option<f64>, second: Option<f64>) -> (f64, f64) {
+    let (Some(first), Some(second)) = (first, second) else {
+        return (1.0, 1.0);
+    };
+    let of = |time: f64, other: f64| match time > other * SLOW_FROM && time - other > SLOW_SECONDS {
+        true => (time / other).min(SLOWNESS_MAX),
+        false => 1.0,
+    };
+    (of(first, second), of(second, first))
 }
 
 /// A hash that is the same in all processes and versions: FNV-1a, mixed because it spreads short texts badly.
@@ -219,7 +375,7 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 /// The finalizer of SplitMix64.
-fn mix(mut value: u64) -> u64 {
+pub(super) fn mix(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
@@ -236,12 +392,60 @@ mod tests {
         Selector::new(members, balance, None)
     }
 
-    /// How often each member is chosen, with these requests at each, for random numbers that are spread evenly.
-    fn chosen(selector: &Selector, loads: &[u32], count: u64) -> Vec<usize> {
-        let mut chosen = vec![0; loads.len()];
-        for number in 0..count {
-            let random = || mix(number);
-            let at = selector.pick(Affinity::default(), |_| true, |at| loads[at], random);
+    /// Members with these requests, response times in milliseconds and ramps; missing ones are those of idle members.
+    #[derive(Clone, Copy, Default)]
+    struct Loads<'l> {
+        requests: &'l [u32],
+        times: &'l [u32],
+        ramps: &'l [u32],
+        unusable: &'l [usize],
+    }
+
+    impl View for Loads<'_> {
+        fn is_usable(&self, member: usize) -> bool {
+            !self.unusable.contains(&member)
+        }
+
+        fn in_flight(&self, member: usize) -> u32 {
+            self.requests.get(member).copied().unwrap_or_default()
+        }
+
+        fn latency(&self, member: usize) -> Option<f64> {
+            Some(f64::from(*self.times.get(member)?) / 1_000.0)
+        }
+
+        fn ramp(&self, member: usize) -> u32 {
+            self.ramps
+                .get(member)
+                .copied()
+                .unwrap_or(FULL_WEIGHT as u32)
+        }
+    }
+
+    fn requests(requests: &[u32]) -> Loads<'_> {
+        Loads {
+            requests,
+            ..Loads::default()
+        }
+    }
+
+    fn without(unusable: &[usize]) -> Loads<'_> {
+        Loads {
+            unusable,
+            ..Loads::default()
+        }
+    }
+
+    /// How often each member is chosen, for random numbers that are spread evenly.
+    fn chosen(selector: &Selector, loads: Loads<'_>, count: u64) -> Vec<usize> {
+        let mut chosen = vec![0; selector.members.len()];
+        let mut number = 0;
+        for _ in 0..count {
+            let random = || {
+                number += 1;
+                mix(number)
+            };
+            let at = selector.pick(Affinity::default(), &loads, random);
             chosen[at.unwrap()] += 1;
         }
         chosen
@@ -250,9 +454,13 @@ mod tests {
     #[test]
     fn members_take_turns_by_their_weights() {
         let selector = selector(&[3, 1, 0, 2], Balance::RoundRobin);
-        assert_eq!(chosen(&selector, &[0; 4], 600), [300, 100, 0, 200]);
+        assert_eq!(chosen(&selector, Loads::default(), 600), [300, 100, 0, 200]);
         let order: Vec<usize> = (0..6)
-            .map(|_| selector.in_turn(|at| selector.weight(*at) > 0).unwrap())
+            .map(|_| {
+                selector
+                    .pick(Affinity::default(), &Loads::default(), || 0)
+                    .unwrap()
+            })
             .collect();
         assert_eq!(
             order,
@@ -265,12 +473,12 @@ mod tests {
     fn a_member_that_cannot_be_used_gets_no_turn_and_owes_none() {
         let selector = selector(&[1, 1, 1], Balance::RoundRobin);
         for _ in 0..100 {
-            let at = selector.pick(Affinity::default(), |at| at != 1, |_| 0, || 0);
+            let at = selector.pick(Affinity::default(), &without(&[1]), || 0);
             assert_ne!(at, Some(1));
         }
-        assert_eq!(chosen(&selector, &[0; 3], 30), [10, 10, 10]);
+        assert_eq!(chosen(&selector, Loads::default(), 30), [10, 10, 10]);
         assert_eq!(
-            selector.pick(Affinity::default(), |_| false, |_| 0, || 0),
+            selector.pick(Affinity::default(), &without(&[0, 1, 2]), || 0),
             None
         );
     }
@@ -278,16 +486,50 @@ mod tests {
     #[test]
     fn of_two_members_the_one_with_fewer_requests_is_chosen() {
         let selector = selector(&[1, 1, 1], Balance::P2c);
-        let counts = chosen(&selector, &[0, 0, 5], 9_000);
-        // The third one is chosen only if it is drawn twice.
-        assert!((800..1_200).contains(&counts[2]), "{counts:?}");
+        let counts = chosen(&selector, requests(&[0, 0, 5]), 9_000);
+        assert_eq!(counts[2], 0, "the other one of two is always better");
         assert!(counts[0].abs_diff(counts[1]) < 300, "{counts:?}");
+    }
+
+    #[test]
+    fn a_slow_member_is_chosen_only_when_the_others_have_many_requests() {
+        let selector = selector(&[1, 1, 1], Balance::P2c);
+        let mut loads = requests(&[3, 2, 0]);
+        loads.times = &[10, 12, 210];
+        assert_eq!(chosen(&selector, loads, 1_000)[2], 0);
+        loads.requests = &[40, 40, 0];
+        assert!(chosen(&selector, loads, 1_000)[2] > 600);
+        // Differences within a factor of two, or of few milliseconds, are chance.
+        loads.requests = &[1, 1, 0];
+        loads.times = &[10, 10, 18];
+        assert!(chosen(&selector, loads, 1_000)[2] > 600);
+        loads.times = &[1, 1, 25];
+        assert!(chosen(&selector, loads, 1_000)[2] > 600);
+    }
+
+    #[test]
+    fn a_slow_member_with_most_of_the_weight_is_not_chosen() {
+        let selector = selector(&[8, 1, 1], Balance::P2c);
+        let mut loads = requests(&[0, 0, 0]);
+        loads.times = &[210, 10, 10];
+        assert_eq!(chosen(&selector, loads, 1_000)[0], 0);
+    }
+
+    #[test]
+    fn a_member_that_returns_gets_a_part_of_its_weight() {
+        for balance in [Balance::P2c, Balance::RoundRobin] {
+            let selector = selector(&[1, 1], balance);
+            let mut loads = Loads::default();
+            loads.ramps = &[FULL_WEIGHT as u32, 64];
+            let counts = chosen(&selector, loads, 5_000);
+            assert!((900..1_100).contains(&counts[1]), "{counts:?}");
+        }
     }
 
     #[test]
     fn without_requests_random_members_have_their_weights() {
         let selector = selector(&[95, 5, 0], Balance::P2c);
-        let counts = chosen(&selector, &[0; 3], 10_000);
+        let counts = chosen(&selector, Loads::default(), 10_000);
         assert!(
             (400..600).contains(&counts[1]) && counts[2] == 0,
             "{counts:?}"
@@ -297,26 +539,29 @@ mod tests {
     #[test]
     fn the_least_requests_for_the_weight_are_chosen() {
         let selector = selector(&[1, 2, 1, 0], Balance::LeastRequests);
-        assert_eq!(chosen(&selector, &[2, 3, 2, 0], 10), [0, 10, 0, 0]);
-        assert_eq!(chosen(&selector, &[1, 4, 1, 0], 10), [5, 0, 5, 0]);
+        assert_eq!(
+            chosen(&selector, requests(&[2, 3, 2, 0]), 10),
+            [0, 10, 0, 0]
+        );
+        assert_eq!(chosen(&selector, requests(&[1, 4, 1, 0]), 10), [5, 0, 5, 0]);
     }
 
     #[test]
     fn a_value_stays_with_its_member_if_another_one_goes() {
         let key = Balance::Hash(ClientKey::Client);
         let selector = selector(&[2, 1, 1, 0], key);
-        let of = |value: u64, is_usable: fn(usize) -> bool| {
+        let of = |value: u64, loads: Loads<'_>| {
             let affinity = Affinity {
                 hash: Some(mix(value)),
                 member: None,
             };
-            selector.pick(affinity, is_usable, |_| 0, || 0).unwrap()
+            selector.pick(affinity, &loads, || 0).unwrap()
         };
         let mut counts = [0; 4];
         for value in 0..4_000 {
-            let all = of(value, |_| true);
+            let all = of(value, Loads::default());
             counts[all] += 1;
-            let without = of(value, |at| at != 1);
+            let without = of(value, without(&[1]));
             assert!(all == 1 && without != 1 || all == without, "{value}");
         }
         assert!((1_900..2_100).contains(&counts[0]), "{counts:?}");
@@ -324,6 +569,13 @@ mod tests {
             (900..1_100).contains(&counts[1]) && counts[3] == 0,
             "{counts:?}"
         );
+        // A value that many requests have goes elsewhere when its member has more than its share.
+        let first = of(7, Loads::default());
+        let mut loads = [0; 4];
+        loads[first] = 8;
+        assert_ne!(of(7, requests(&loads)), first);
+        loads[first] = 7;
+        assert_eq!(of(7, requests(&loads)), first);
     }
 
     #[test]
@@ -336,9 +588,9 @@ mod tests {
                 member: Some(member),
                 hash: None,
             };
-            let picked = selector.pick(affinity, |_| true, |_| 0, || 0);
+            let picked = selector.pick(affinity, &Loads::default(), || 0);
             assert_eq!(picked, Some(usize::from(member)));
-            let other = selector.pick(affinity, |at| at != usize::from(member), |_| 0, || 0);
+            let other = selector.pick(affinity, &without(&[usize::from(member)]), || 0);
             assert!(other.is_some() && other != Some(usize::from(member)));
         }
         for unknown in ["", "x", "1", "http://10.0.0.1:3000", "ffffffffffffffff"] {

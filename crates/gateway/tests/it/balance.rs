@@ -144,8 +144,8 @@ scenarios! {
     fn a_server_that_comes_back_gets_requests_again(io) {
         let late = LateListener::bind();
         let [a] = servers(["a"]);
-        let to = format!("[\"http://{}\", \"{}\"]", late.address(), a.url());
-        let proxy = gateway(io, &config(&to, ""));
+        let all = format!("[\"http://{}\", \"{}\"]", late.address(), a.url());
+        let proxy = gateway(io, &named(&all, "balance = \"round_robin\""));
         let mut client = proxy.client();
         assert_eq!(count_of(&counts(&mut client, 10), ["a", "late"]), [10, 0]);
         let _late = serve_all(late.listen(), |_, peer| {
@@ -413,7 +413,7 @@ scenarios! {
         let to = format!("[\"http://{down}\", \"{}\", \"{}\"]", a.url(), b.url());
         let proxy = gateway(io, &config(&to, "sticky = \"cookie\""));
         let mut names = Vec::new();
-        for _ in 0..4 {
+        for _ in 0..8 {
             let mut socket = proxy.peer();
             socket.send("GET /socket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n");
@@ -424,7 +424,8 @@ scenarios! {
             assert_eq!(socket.exactly(4).unwrap(), b"ping");
         }
         names.sort();
-        assert_eq!(names, ["a", "a", "b", "b"]);
+        names.dedup();
+        assert_eq!(names, ["a", "b"]);
     }
 
     fn the_host_may_be_that_of_the_server(io) {
