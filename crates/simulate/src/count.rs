@@ -44,6 +44,9 @@ const HELLO: &str = "Hello, World!";
 /// Bytes of a large body.
 const LARGE: usize = 1 << 20;
 
+/// The port of the first server of an upstream.
+const FIRST_PORT: u16 = 9000;
+
 /// Sites of a file.
 const SITES: usize = 100;
 
@@ -56,6 +59,8 @@ struct RequestCase {
     is_of_file: bool,
     /// The upstream is that of a site with these policies, or with the same requests and none.
     policies: Option<RoutePolicies>,
+    /// The upstream is one of so many servers of a site; 0: it is not.
+    servers: u16,
     /// The gateway has an access log.
     is_logged: bool,
     request_bytes: usize,
@@ -89,6 +94,7 @@ impl RequestCase {
             upstream,
             is_of_file: false,
             policies: None,
+            servers: 0,
             is_logged: false,
             request_bytes: 0,
             response_bytes: HELLO.len(),
@@ -107,6 +113,10 @@ impl RequestCase {
             policies: Some(policies),
             ..self
         }
+    }
+
+    const fn among(self, servers: u16) -> RequestCase {
+        RequestCase { servers, ..self }
     }
 
     const fn logged(self) -> RequestCase {
@@ -148,6 +158,18 @@ const KINDS: &[RequestCase] = &[
         Some(UpstreamKind::Http1),
     )
     .of_file(),
+    RequestCase::new(
+        "h1-to-h1-of-1",
+        ClientKind::Http1,
+        Some(UpstreamKind::Http1),
+    )
+    .among(1),
+    RequestCase::new(
+        "h1-to-h1-of-100",
+        ClientKind::Http1,
+        Some(UpstreamKind::Http1),
+    )
+    .among(100),
     RequestCase::new("h1-to-h1-log", ClientKind::Http1, Some(UpstreamKind::Http1)).logged(),
     RequestCase::new(
         "h1-to-h1-token",
@@ -228,7 +250,7 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     let world = World::new(1, Conditions::calm());
     let socket = SocketAddr::from(([127, 0, 0, 1], 8080));
     let address = Address::Tcp(socket);
-    let upstream = Address::Tcp(([127, 0, 0, 1], 9000).into());
+    let upstream = |number: u16| Address::Tcp(([127, 0, 0, 1], FIRST_PORT + number).into());
     let mut gateway = Gateway::new().options(options(kind));
     gateway = match kind.client {
         ClientKind::Http1 | ClientKind::Http2 => gateway.listen(address.clone()),
@@ -241,8 +263,12 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
             UpstreamKind::Http1 => "http",
             UpstreamKind::Http2 => "h2c",
         };
-        let target = format!("{scheme}://127.0.0.1:9000");
+        let target = format!("{scheme}://127.0.0.1:{FIRST_PORT}");
         gateway = match (kind.policies, kind.is_of_file) {
+            _ if kind.servers > 0 => {
+                let sites = compiled(&several(kind.servers))?;
+                sites.into_iter().fold(gateway, Gateway::site)
+            }
             (Some(policies), _) => {
                 let sites = compiled(&policies.site(&target))?;
                 sites.into_iter().fold(gateway, Gateway::site)
@@ -250,7 +276,9 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
             (None, true) => sites(&target)?.into_iter().fold(gateway, Gateway::site),
             (None, false) => gateway.to(target.parse().map_err(|error| format!("{error}"))?),
         };
-        answer_upstream(&world, &upstream, version, kind.response_bytes)?;
+        for number in 0..kind.servers.max(1) {
+            answer_upstream(&world, &upstream(number), version, kind.response_bytes)?;
+        }
     }
     let site = blitz::builtin::app().into_service();
     let site = site.map_err(|error| error.to_string())?;
@@ -343,6 +371,16 @@ fn sites(target: &str) -> Result<Vec<Site>, String> {
         }
     }
     compiled(&text)
+}
+
+/// A site with so many servers, whose choice is made also if there is one.
+fn several(servers: u16) -> String {
+    let urls = (0..servers).map(|number| format!("\"http://127.0.0.1:{}\"", FIRST_PORT + number));
+    let urls: Vec<String> = urls.collect();
+    let servers = urls.join(", ");
+    format!(
+        "[site.\"gateway\"]\nto = \"app\"\n[upstream.app]\nslow_start = \"1s\"\nservers = [{servers}]\n"
+    )
 }
 
 /// The sites of a file's text.
