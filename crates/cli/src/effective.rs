@@ -258,6 +258,11 @@ pub(crate) fn is_of_action(key: &str) -> bool {
                 | "host"
                 | "raw_path"
                 | "buffer_request"
+                | "retries"
+                | "retry"
+                | "connections_max"
+                | "hedge"
+                | "queue"
                 | "proxy_protocol"
                 | "limits"
                 | "balance"
@@ -285,6 +290,7 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
             list.add("host", proxy.host.as_ref());
             list.add("raw_path", proxy.raw_path.as_ref());
             list.add("buffer_request", proxy.buffer_request.as_ref());
+            list.add("retries", proxy.retries.as_ref());
             list.add("proxy_protocol", proxy.proxy_protocol.as_ref());
             list.add("limits", proxy.limits.as_ref());
             if let Some(group) = &proxy.group {
@@ -316,6 +322,7 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
         list.0.push((key.to_owned(), span));
     }
     list.add("timeout.connect", settings.timeouts.connect.as_ref());
+    list.add("timeout.request", settings.timeouts.request.as_ref());
     list.add("timeout.response", settings.timeouts.response.as_ref());
     list.add("timeout.idle", settings.timeouts.idle.as_ref());
     for rule in &*settings.headers {

@@ -59,6 +59,12 @@ impl Share {
         })
     }
 
+    /// How many of a million.
+    #[must_use]
+    pub fn millionths(self) -> u32 {
+        self.millionths
+    }
+
     /// The number, to six places.
     #[must_use]
     pub fn number(self) -> f64 {

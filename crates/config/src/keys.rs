@@ -75,6 +75,10 @@ pub enum Scope {
     When,
     /// In a table of `listen` and `listen_tls`.
     Listener,
+    /// In the `retry` of an upstream.
+    Retry,
+    /// In the `queue` of an upstream.
+    Queue,
 }
 
 /// The kind of a value.
@@ -136,6 +140,8 @@ pub enum Kind {
     SizeTo(u64),
     /// A number from one to this one.
     NumberTo(u64),
+    /// A number from zero to this one.
+    ZeroTo(u64),
     /// One of these texts.
     OneOf(&'static [&'static str]),
     /// The path of a socket, or `false`.
@@ -284,6 +290,12 @@ pub(crate) const TIMES_MAX: u64 = 1_000;
 /// The largest `burst` of a `rate_limit`.
 pub(crate) const BURST_MAX: u64 = 1_000_000;
 
+/// The largest `retries`: each attempt may cost its upstream as much as the first.
+pub(crate) const RETRIES_MAX: u64 = 8;
+
+/// The largest `connections_max`, and `max` of `queue`.
+pub(crate) const CONNECTIONS_MAX: u64 = 1_000_000;
+
 /// The largest `concurrency`.
 pub(crate) const CONCURRENCY_MAX: u64 = 1_000_000;
 
@@ -349,6 +361,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "request_trailers", Kind::Boolean, "false", "whether trailers of requests are forwarded"),
     key(Scope::Route, "respond", Kind::Respond, "", "a fixed response"),
     key(Scope::Route, "security_headers", Kind::SecurityHeaders, "off", "fields that have browsers protect pages: [the usual ones](security-headers.md), or a table of those that differ"),
+    key(Scope::Route, "retries", Kind::ZeroTo(RETRIES_MAX), "1", "how often a request is [sent again](retries.md) that the upstream may have processed, if its method is idempotent"),
     key(Scope::Route, "satisfy", Kind::OneOf(&["all", "any"]), "\"all\"", "whether one suffices of the keys `allow`, `basic_auth`, `jwt`, `api_keys` and `client_cert` beside it"),
     key(Scope::Route, "sticky", Kind::Sticky, "off", "how clients stay with a server"),
     key(Scope::Route, "symlinks", Kind::OneOf(&["inside", "follow", "deny"]), "\"inside\"", "which symbolic links are followed: relative ones that stay in the folder, all, or none"),
@@ -357,11 +370,11 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "upgrade", Kind::Texts, "[\"websocket\"]", "protocols that clients may switch to"),
     planned(Scope::Route, "mirror", "an upstream that gets copies of requests"),
     planned(Scope::Route, "php", "FastCGI"),
-    planned(Scope::Route, "retries", "how often a request is sent again"),
     key(Scope::Route, "use", Kind::Names, "none", "presets, which come before the keys beside it"),
     key(Scope::Route, "when", Kind::Blocks, "none", "variants of the route: the first block applies whose conditions hold; `false` for none of outer levels"),
     key(Scope::Timeout, "connect", Kind::Duration, "4s", "how long connecting may take"),
     key(Scope::Timeout, "idle", Kind::Duration, "60s", "how long the content of a response may be silent"),
+    key(Scope::Timeout, "request", Kind::Duration, "no limit", "how long a request may take until the head of its response, with all [attempts](retries.md#deadlines)"),
     key(Scope::Timeout, "response", Kind::Duration, "60s", "how long the head of a response may take"),
     key(Scope::Respond, "body", Kind::Text, "none", "the content"),
     key(Scope::Respond, "file", Kind::Text, "none", "the file with the content"),
@@ -428,18 +441,20 @@ pub const KEYS: &[Key] = &[
     key(Scope::RateLimit, "rate", Kind::Rate, "", "requests per time"),
     key(Scope::RateLimit, "store", Kind::OneOf(STORES), "\"local\"", "who counts: this process, or all that share `redis`"),
     key(Scope::Upstream, "balance", Kind::OneOf(&["p2c", "round_robin", "least_requests", "hash"]), "\"p2c\"", "how a server is chosen"),
+    key(Scope::Upstream, "connections_max", Kind::NumberTo(CONNECTIONS_MAX), "8192", "the most connections in use of a core to each address of its servers"),
     key(Scope::Upstream, "hash", Kind::ClientKey, "\"client\"", "what chooses the server"),
+    key(Scope::Upstream, "hedge", Kind::Duration, "off", "after which time without a response a request without content is [sent a second time](retries.md#hedging)"),
     key(Scope::Upstream, "limits", Kind::Table(Scope::UpstreamLimits), "those of the process", "limits of its responses"),
     key(Scope::Upstream, "outlier", Kind::Switch(Scope::Outlier), "true", "whether a server gets no requests for a time while it [fails and the others do not](upstreams.md#servers-that-fail)"),
     key(Scope::Upstream, "proxy_protocol", Kind::OneOf(&["v1", "v2"]), "none", "the header that tells the client's address"),
+    key(Scope::Upstream, "queue", Kind::Table(Scope::Queue), "", "requests that wait for a connection"),
+    key(Scope::Upstream, "retry", Kind::Table(Scope::Retry), "", "which requests are [sent again](retries.md)"),
     key(Scope::Upstream, "servers", Kind::Servers, "", "the URLs of its servers"),
     key(Scope::Upstream, "slow_start", Kind::Time, "off", "how long a server that is new or was unavailable gets fewer requests than its weight"),
     key(Scope::Upstream, "sticky", Kind::Sticky, "off", "how clients stay with a server"),
     planned(Scope::Upstream, "connect_retry", "how long a request waits for a server"),
-    planned(Scope::Upstream, "connections_max", "the most connections of a core"),
     planned(Scope::Upstream, "health", "checks of the servers"),
     planned(Scope::Upstream, "idle_timeout", "how long connections may be idle"),
-    planned(Scope::Upstream, "queue", "requests that wait for a connection"),
     planned(Scope::Upstream, "reuse", "whether connections are reused"),
     planned(Scope::Upstream, "tls", "trust and identity"),
     key(Scope::Server, "alt_svc_max_age", Kind::Seconds, "1h", "how long clients may remember HTTP/3"),
@@ -515,6 +530,10 @@ pub const KEYS: &[Key] = &[
     key(Scope::When, "websocket", Kind::Boolean, "", "whether the request opens a WebSocket"),
     key(Scope::Listener, "address", Kind::Text, "", "the address"),
     key(Scope::Listener, "proxy_protocol", Kind::Boolean, "false", "whether connections begin with a PROXY header of a trusted proxy"),
+    key(Scope::Queue, "max", Kind::NumberTo(CONNECTIONS_MAX), "4096", "the most requests of a core that wait for a connection to an address"),
+    key(Scope::Queue, "timeout", Kind::Duration, "5s, or `timeout.connect` if longer", "how long a request waits for a connection"),
+    key(Scope::Retry, "budget", Kind::Share, "0.2", "the share of the requests that may be sent again; 10 a second may be in any case"),
+    key(Scope::Retry, "on", Kind::Statuses, "none", "statuses of responses in whose place a request is sent again: `[502, 503, 504, 425]`"),
     planned(Scope::Listener, "protocol", "the versions of HTTP"),
 ];
 
@@ -571,6 +590,8 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Preset => "preset",
         Scope::When => "when",
         Scope::Listener => "listen",
+        Scope::Retry => "retry",
+        Scope::Queue => "queue",
     }
 }
 
@@ -625,6 +646,7 @@ impl Key {
                 | Kind::Decompress
                 | Kind::SecurityHeaders
                 | Kind::NumberTo(_)
+                | Kind::ZeroTo(_)
                 | Kind::Target
                 | Kind::Redirect
                 | Kind::Respond
@@ -667,6 +689,8 @@ mod tests {
             Scope::Preset,
             Scope::When,
             Scope::Listener,
+            Scope::Retry,
+            Scope::Queue,
         ] {
             for key in of(scope) {
                 let same = of(scope).filter(|other| other.name == key.name);

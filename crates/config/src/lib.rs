@@ -84,5 +84,5 @@ pub use units::{
     StatusPattern, TimeLimit, ValueError, parse_duration_sum, parse_size, parse_status,
 };
 pub use upgrade::{UpgradeProtocol, Upgrades};
-pub use upstream_settings::{Outlier, UpstreamSettings};
+pub use upstream_settings::{Outlier, Queue, Retry, UpstreamSettings};
 pub use variant::{Level, Variants, combination};

@@ -97,6 +97,16 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
     ),
     (Scope::Upstream, "Upstreams", "Keys of `[upstream.NAME]`."),
     (
+        Scope::Retry,
+        "Table retry",
+        "Keys of `retry` in an upstream. [Retries](retries.md) has examples.",
+    ),
+    (
+        Scope::Queue,
+        "Table queue",
+        "Keys of `queue` in an upstream. [Retries](retries.md#queues) has an example.",
+    ),
+    (
         Scope::Listener,
         "Tables of listeners",
         "Keys of a table in the lists `listen` and `listen_tls`.",
@@ -242,6 +252,7 @@ fn value(kind: Kind) -> String {
         Kind::RequestBuffer => "size: `\"1m\"`, or a [table](#table-buffer_request)",
         Kind::SizeTo(max) => return format!("size up to `\"{}\"`", in_units(max)),
         Kind::NumberTo(max) | Kind::CountTo(max) => return format!("1 to {max}"),
+        Kind::ZeroTo(max) => return format!("0 to {max}"),
         Kind::OneOf(words) => return one_of(words),
         Kind::Socket => "path of a socket, or `false`",
         Kind::AccessLog => "destination: `\"stdout\"`, a [table](#table-access_log), or `false`",

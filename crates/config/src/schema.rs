@@ -43,8 +43,10 @@ pub fn schema() -> String {
             "metrics": table(Scope::Metrics),
             "networks": table(Scope::Networks),
             "preset": table(Scope::Preset),
+            "queue": table(Scope::Queue),
             "redis": required(table(Scope::Redis), "url"),
             "respond": required(table(Scope::Respond), "status"),
+            "retry": table(Scope::Retry),
             "route": text_or(table(Scope::Route)),
             "security_headers": table(Scope::SecurityHeaders),
             "server": table(Scope::Server),
@@ -127,7 +129,8 @@ fn value(kind: Kind) -> Value {
         Kind::Time => pattern(&format!("^(0+|[0-9]+(ms|s|m|h|d))$|{VARIABLE}")),
         Kind::Seconds => pattern(&format!("^(0+|[0-9]+(s|m|h|d|[0-9]*000ms))$|{VARIABLE}")),
         Kind::TimeLimit => pattern(&format!("^(forever|0+|[0-9]+(ms|s|m|h|d))$|{VARIABLE}")),
-        Kind::NumberTo(last) | Kind::CountTo(last) => number_to(last),
+        Kind::NumberTo(last) | Kind::CountTo(last) => number_from(1, last),
+        Kind::ZeroTo(last) => number_from(0, last),
         Kind::OneOf(texts) => pattern(&format!("^({})$|{VARIABLE}", texts.join("|"))),
         Kind::Listeners => json!({ "type": "array", "items": reference("listener") }),
         Kind::Certificates => json!({ "type": "array", "items": reference("certificate") }),
@@ -191,9 +194,9 @@ fn claim_demands(text: &Value) -> Value {
     })
 }
 
-fn number_to(last: u64) -> Value {
+fn number_from(first: u64, last: u64) -> Value {
     any_of([
-        json!({ "type": "integer", "minimum": 1, "maximum": last }),
+        json!({ "type": "integer", "minimum": first, "maximum": last }),
         pattern("^\\$\\{"),
     ])
 }

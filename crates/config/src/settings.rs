@@ -131,6 +131,8 @@ pub struct Proxy {
     pub raw_path: Option<Placed<bool>>,
     /// How much content of a request is received before the upstream is connected to; by default it flows.
     pub buffer_request: Option<Placed<RequestBuffer>>,
+    /// How often a request is sent again that it may have processed; `None` is once.
+    pub retries: Option<Placed<u8>>,
     /// The version of the PROXY header that its connections begin with. The place is in `upstream`.
     pub proxy_protocol: Option<Placed<ProxyProtocol>>,
     /// Limits of its responses. The place is in `upstream`.
@@ -237,7 +239,9 @@ pub enum RespondBody {
 pub struct Timeouts {
     /// To connect.
     pub connect: Option<Placed<TimeLimit>>,
-    /// From the request to the head of the response.
+    /// From the request to the head of the response, of all attempts together.
+    pub request: Option<Placed<TimeLimit>>,
+    /// From the request to the head of the response, of one attempt.
     pub response: Option<Placed<TimeLimit>>,
     /// Silence within the content of the response.
     pub idle: Option<Placed<TimeLimit>>,

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use crate::access_log::Share;
 use crate::span::{Placed, Span};
+use crate::units::{StatusPattern, TimeLimit};
 
 /// Lists the keys of `[upstream.NAME]` that are read one by one.
 macro_rules! settings {
@@ -71,9 +73,35 @@ impl UpstreamSettings {
     }
 }
 
+/// Which requests are sent again, and how many.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Retry {
+    /// Statuses of responses in whose place a request is sent again.
+    pub on: Vec<StatusPattern>,
+    /// The share of the requests that may be sent again; `None` is a fifth.
+    pub budget: Option<Share>,
+}
+
+/// Requests that wait for a connection. `None` is the default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// The most of them, of a core and an address.
+    pub max: Option<u64>,
+    /// How long each of them waits.
+    pub timeout: Option<TimeLimit>,
+}
+
 settings! {
     /// When a server that fails gets no requests for a time.
     outlier: Outlier,
+    /// After which time without a response a request is sent a second time.
+    hedge: TimeLimit,
+    /// The most connections in use, of a core to an address.
+    connections_max: u64,
+    /// Requests that wait for a connection.
+    queue: Queue,
+    /// Which requests are sent again.
+    retry: Retry,
     /// How long a server that is new or was unavailable gets fewer requests than its weight.
     slow_start: Duration,
 }

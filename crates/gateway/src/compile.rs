@@ -266,6 +266,10 @@ impl<'a> Compiler<'a, '_> {
                     ProxyProtocol::V2 => ProxyVersion::V2,
                 }),
             upgrades: upgrades(settings, may_upgrade),
+            retries: proxy
+                .retries
+                .as_ref()
+                .map_or(route::RETRIES, |retries| retries.value),
             group,
             target,
         })
@@ -353,6 +357,7 @@ fn connection_settings(proxy: &Proxy, settings: &Settings) -> ConnectionSettings
             TimeLimit::Forever => FOREVER,
         }),
         limits: limits.unwrap_or_default(),
+        ..ConnectionSettings::default()
     }
 }
 

@@ -9,6 +9,6 @@ mod status;
 mod timeout;
 mod web;
 
-pub(crate) use call::{Call, poll_deadline, poll_timer};
+pub(crate) use call::{Call, poll_timer};
 pub(crate) use respond::refusal;
 pub(crate) use status::Code;

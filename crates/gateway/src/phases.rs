@@ -6,11 +6,13 @@ mod authorize;
 mod balance;
 mod buffer;
 mod connect;
+mod deadline;
 mod decompress;
 mod endpoint;
 mod file_first;
 mod files;
 mod finish;
+mod hedge;
 mod policy;
 mod preflight;
 mod reconnect;
@@ -32,7 +34,6 @@ use std::task::Poll;
 use blitz_http::{ClientError, Exchange, PooledFuture, Service};
 use blitz_site::{Ended, Endpoint};
 
-use crate::grpc::poll_deadline;
 use crate::request::Request;
 use crate::route::{Action, Forward, ForwardRoute, Route};
 use crate::service::GatewayService;
@@ -44,15 +45,17 @@ use answer::respond_answer;
 use balance::{choice_of, next_address};
 use buffer::buffer;
 use connect::{connect, pick, take_ready};
+use deadline::Deadline;
 use endpoint::{pass_to_endpoint, pass_to_fallback};
 use files::respond_file;
 use finish::{finish, reject};
+use hedge::{await_hedged, hedge_after};
 use policy::{request_policy, response_policy};
 use preflight::preflight;
 use relay::{relay, relay_whole};
 use replace::replace_error;
 use respond::{NoResponse, await_response};
-use retry::prepare_retry;
+use retry::{has_retried_status, prepare_retry, retry_response};
 use route::{Rejected, Routed, route};
 use send::{adapt, send};
 use wait::wait;
@@ -117,7 +120,7 @@ fn life_of_a_request<E: Endpoint>(
         let route = &forward_route(&gateway, &snapshot, route, forward);
         let mut request = Request::new(&gateway, observers, site, route, exchange, notes);
         request.choice = choice_of(&gateway, &snapshot, forward, &request);
-        let mut deadline = request.kind.deadline();
+        let mut deadline = Deadline::of(&request);
         // The phases are not a future of their own, because it would be copied here.
         let mut admitted = admit(&gateway, route, &mut request);
         if let (Ok(()), Some(max)) = (&admitted, forward.buffer) {
@@ -128,7 +131,7 @@ fn life_of_a_request<E: Endpoint>(
             Ok(()) => {
                 let mut attempts = pin!(attempt(&gateway, route, &mut request));
                 poll_fn(|cx| match attempts.as_mut().poll(cx) {
-                    Poll::Pending => poll_deadline(&mut deadline, cx),
+                    Poll::Pending => deadline.poll(cx),
                     ended => ended,
                 })
                 .await
@@ -138,7 +141,10 @@ fn life_of_a_request<E: Endpoint>(
         let outcome = match responded.and_then(|()| response_policy(&gateway, route, &mut request))
         {
             Ok(()) if replace_error(&mut request) || relay_whole(&mut request) => Ok(()),
-            Ok(()) => relay(&gateway.options.limits, &mut request, &mut deadline).await,
+            Ok(()) => {
+                let deadline = deadline.after_head();
+                relay(&gateway.options.limits, &mut request, deadline).await
+            }
             Err(ended) => Err(ended),
         };
         finish(&mut request, outcome);
@@ -192,15 +198,29 @@ async fn attempt<'a, E>(
         }
         let connection = match take_ready(route, request) {
             Some(connection) => connection,
-            None => match connect(route, request).await? {
+            None => match connect(gateway, route, request).await? {
                 Some(connection) => connection,
                 None => continue,
             },
         };
         adapt(request, &connection)?;
-        let mut stream = send(gateway, route, request, connection);
-        match await_response(gateway, request, &mut stream).await {
-            Ok(()) => return Ok(()),
+        let responded = {
+            let mut stream = send(gateway, route, request, connection);
+            match hedge_after(route, request) {
+                None => await_response(gateway, request, &mut stream).await,
+                Some(after) => {
+                    PooledFuture::new(await_hedged(gateway, route, request, stream, after)).await
+                }
+            }
+        };
+        match responded {
+            Ok(()) if !has_retried_status(request) => return Ok(()),
+            Ok(()) => {
+                let is_given_up = PooledFuture::new(retry_response(gateway, route, request));
+                if !is_given_up.await {
+                    return Ok(());
+                }
+            }
             Err(NoResponse::Client(ended)) => return Err(ended),
             Err(NoResponse::Upstream(error)) => {
                 note_unanswered(route, request, &error);

@@ -27,7 +27,7 @@ impl Replay {
             BodyLength::Known(length) => (1..=bytes_max as u64).contains(&length),
             BodyLength::Unknown => true,
         };
-        if can_be_kept && (head.method.is_idempotent() || capabilities.refuses_unprocessed) {
+        if can_be_kept && (head.is_idempotent() || capabilities.refuses_unprocessed) {
             Replay::Kept(Buffer::take(), bytes_max)
         } else {
             Replay::Unsent

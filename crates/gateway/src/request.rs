@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use blitz_http::{Exchange, Pooled, ProxyHeader, RequestHead, Responder, Response, Upstream};
+use blitz_http::{
+    Exchange, Pooled, ProxyHeader, RequestHead, Responder, Response, Timer, Upstream,
+};
 use blitz_site::compress::Negotiated;
 use blitz_site::{CoreObservers, Edit, Failure, Notes, Record, RouteName};
 
@@ -15,7 +17,7 @@ use crate::rules::Rules;
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
 use crate::upload::Upload;
-use crate::upstream::{Choice, RetryBudget, Tried};
+use crate::upstream::{Choice, Processed, RetryBudget, RetryShare, Tried};
 
 /// A request that a target matched. Dropping it emits its record (phase `finish`).
 pub(crate) struct Request<'a> {
@@ -50,13 +52,15 @@ pub(crate) struct Request<'a> {
     pub(crate) record: Record<'a>,
 }
 
-/// How often a request was sent again (rule 13).
+/// How often a request was sent again (rule 13), also a second time before the first attempt has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
     /// Because the upstream did not process it.
     pub(crate) unprocessed: u8,
     /// Although the upstream may have processed it.
-    pub(crate) perhaps_processed: bool,
+    pub(crate) perhaps_processed: u8,
+    /// The client got an interim response, which a retry could contradict.
+    pub(crate) has_interim: bool,
 }
 
 /// A failure to connect to one address of the upstream.
@@ -137,12 +141,50 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Fires when it has taken as long as it may until the head of its response.
+    pub(crate) fn time_limit(&self) -> Option<Timer> {
+        let limit = self.rules?.request_timeout?;
+        Some(blitz_http::sleep_until(self.record.started + limit))
+    }
+
+    /// Counts a retry, if the budget of the upstream has one left.
+    pub(crate) fn try_retry(&self, route: &ForwardRoute<'a>, processed: Processed) -> bool {
+        let (shared, share) = match &self.choice {
+            None => (route.balancer().shared_retries(), RetryShare::default()),
+            Some(choice) => {
+                let retry = choice
+                    .settings()
+                    .and_then(|settings| settings.retry.as_ref());
+                let share = retry.and_then(|retry| retry.value.budget);
+                let share = share.map_or_else(RetryShare::default, RetryShare::from);
+                (choice.group().shared_retries(), share)
+            }
+        };
+        let budget = self.retries(route);
+        budget.try_retry(processed, share, shared, blitz_http::now())
+    }
+
+    /// Whether a retry would go to another server or address, as far as that is known.
+    pub(crate) fn has_other(&self, route: &ForwardRoute<'a>) -> bool {
+        let now = blitz_http::now();
+        match &self.choice {
+            None => route.balancer().has_other(&self.tried, now),
+            Some(choice) => choice.has_other(now),
+        }
+    }
+
     /// Notes where the next attempt goes.
     #[inline]
     pub(crate) fn go_to(&mut self, upstream: Upstream) {
-        self.record.upstream = Some(match &self.proxy_header {
+        self.record.upstream = Some(self.with_header(upstream));
+    }
+
+    /// The connections for this request to an address.
+    #[inline]
+    pub(crate) fn with_header(&self, upstream: Upstream) -> Upstream {
+        match &self.proxy_header {
             None => upstream,
             Some(header) => upstream.with_header(**header),
-        });
+        }
     }
 }

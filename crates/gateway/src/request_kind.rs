@@ -130,9 +130,9 @@ impl RequestKind {
     }
 
     /// Phase `prepare_retry`: whether sending the request twice has the effect of sending it once.
-    pub(crate) fn is_idempotent(&self, method: Method) -> bool {
+    pub(crate) fn is_idempotent(&self, head: &RequestHead) -> bool {
         // The handshake of a WebSocket is a GET, whatever form it has.
-        self.is_websocket() || method.is_idempotent()
+        self.is_websocket() || head.is_idempotent()
     }
 
     /// Phase `response_policy`: whether a final response is one that the client can get.

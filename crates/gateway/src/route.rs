@@ -90,7 +90,12 @@ pub(crate) struct Forward {
     pub(crate) proxy_protocol: Option<ProxyVersion>,
     /// Protocols that clients may switch to; `None` is WebSockets only.
     pub(crate) upgrades: Option<Box<Upgrades>>,
+    /// How often a request is sent again that the upstream may have processed.
+    pub(crate) retries: u8,
 }
+
+/// How often a request is sent again by default.
+pub(crate) const RETRIES: u8 = 1;
 
 /// Several servers of a route.
 #[derive(Debug, Clone)]
@@ -126,6 +131,7 @@ impl PartialEq for Forward {
             buffer,
             proxy_protocol,
             upgrades,
+            retries,
         } = self;
         *target == other.target
             && *files == other.files
@@ -137,6 +143,7 @@ impl PartialEq for Forward {
             && *buffer == other.buffer
             && *proxy_protocol == other.proxy_protocol
             && *upgrades == other.upgrades
+            && *retries == other.retries
     }
 }
 
@@ -349,6 +356,7 @@ impl Route {
                 buffer: None,
                 proxy_protocol: None,
                 upgrades,
+                retries: RETRIES,
             }),
             rules: None,
             variants: None,

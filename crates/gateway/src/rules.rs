@@ -5,6 +5,7 @@ mod template;
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use blitz_config::{
     Algorithm, Compress, FieldRules, Method as Named, Methods, Placed, Settings, TimeLimit,
@@ -35,6 +36,14 @@ pub(crate) fn timeouts(settings: &Settings) -> RequestOptions {
     RequestOptions {
         response_timeout: duration(&settings.timeouts.response),
         body_timeout: duration(&settings.timeouts.idle),
+    }
+}
+
+/// How long a request with these settings may take until the head of its response; `None` is no limit.
+pub(crate) fn request_timeout(settings: &Settings) -> Option<Duration> {
+    match settings.timeouts.request.as_ref()?.value {
+        TimeLimit::After(duration) => Some(duration.min(FOREVER)),
+        TimeLimit::Forever => None,
     }
 }
 
@@ -91,6 +100,8 @@ pub(crate) struct Rules {
     /// The most content of a request that is decoded, in bytes; `None` decodes none.
     pub(crate) decompress_max: Option<u64>,
     pub(crate) timeouts: RequestOptions,
+    /// How long a request may take until the head of its response, with all attempts.
+    pub(crate) request_timeout: Option<Duration>,
     pub(crate) policies: Policies,
     pub(crate) request_edits: Option<Edits>,
     pub(crate) response_edits: Option<Edits>,
@@ -115,6 +126,7 @@ impl Rules {
             body_bytes_max: settings.body_max.as_ref().map(|bytes| bytes.value),
             decompress_max: settings.decompress.as_ref().map(|bytes| bytes.value),
             timeouts: timeouts(settings),
+            request_timeout: request_timeout(settings),
             policies,
             request_edits: Edits::new(&settings.request_headers),
             response_edits: Edits::new(&settings.headers),

@@ -324,10 +324,15 @@ impl SnapshotMaker {
         let mut group_numbers = HashMap::new();
         for forward in sites.forwards_mut() {
             let settings = forward.connection_settings;
-            let mut number = |target: &Target| {
+            let mut number = |target: &Target, settings: ConnectionSettings| {
                 self.number(target, settings, &hidden, &mut numbers, &mut upstreams)
             };
-            forward.upstream = number(&forward.target)?;
+            let of_first = forward
+                .group
+                .as_ref()
+                .and_then(|group| group.config.settings().next());
+            let of_first = of_first.map_or(settings, |own| settings.with(own));
+            forward.upstream = number(&forward.target, of_first)?;
             let Some(group) = &mut forward.group else {
                 used_alone.insert(forward.upstream);
                 continue;
@@ -337,8 +342,8 @@ impl SnapshotMaker {
             group.number = match group_numbers.get(&key) {
                 Some(number) => *number,
                 None => {
-                    let servers = group.config.servers.iter();
-                    let servers = servers.map(|server| number(server));
+                    let servers = group.config.servers.iter().zip(group.config.settings());
+                    let servers = servers.map(|(server, own)| number(server, settings.with(own)));
                     let servers = servers.collect::<Result<_, _>>()?;
                     groups.push((Arc::clone(&group.config), servers));
                     group_numbers.insert(key, groups.len() - 1);

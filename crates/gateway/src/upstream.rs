@@ -15,6 +15,7 @@ mod outlier;
 mod retry_budget;
 mod selector;
 mod set;
+mod shared_retries;
 
 pub(crate) use balancer::{AddressState, Balancer, Pick, States, Tried, UpstreamState};
 pub(crate) use choice::Choice;
@@ -22,6 +23,6 @@ pub use figures::{AddressFigures, ResponseTimes};
 pub(crate) use group::{Group, GroupConfig};
 pub(crate) use member::{CheckState, Member, Members};
 pub(crate) use name_failure::failure_of_name;
-pub(crate) use retry_budget::{Processed, RetryBudget};
+pub(crate) use retry_budget::{Processed, RetryBudget, RetryShare};
 pub(crate) use selector::ClientValue;
 pub(crate) use set::{ConnectionSettings, Identity, UpstreamConfig, UpstreamSet};

@@ -133,8 +133,10 @@ pub enum ClientError {
     Truncated,
     /// The response violates the protocol.
     Malformed(Error),
-    /// No response head within the response timeout.
+    /// No byte of a final response head within the response timeout.
     TimedOut,
+    /// Only a part of a response head within the response timeout.
+    HeadTimedOut,
     /// The server did not process the request and reported it with GOAWAY, REFUSED_STREAM or
     /// H3_REQUEST_REJECTED (RFC 9113, section 8.7; RFC 9114, section 4.1.1), or the request was not sent because
     /// the connection takes no more. Any request may be sent again.
@@ -242,6 +244,7 @@ impl fmt::Display for ClientError {
             ClientError::Truncated => f.write_str("connection ended within the response head"),
             ClientError::Malformed(error) => write!(f, "malformed response: {}", error.rule()),
             ClientError::TimedOut => f.write_str("no response in time"),
+            ClientError::HeadTimedOut => f.write_str("no complete response head in time"),
             ClientError::Unprocessed => f.write_str("the server did not process the request"),
             ClientError::Suspect => f.write_str(
                 "the server ended the connection with an error, perhaps for this request",

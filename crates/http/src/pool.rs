@@ -15,7 +15,7 @@ mod shared;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::{Rc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use blitz_reactor::{Address, Cause, PoolFuture, Resume, Socket};
 
@@ -358,6 +358,21 @@ impl Upstream {
     /// As [`Upstream::checkout_for_websocket`].
     pub async fn checkout_for_upgrade(&self, fresh: bool) -> Result<Connection, ClientError> {
         PoolFuture::new(for_upgrade(self.clone(), fresh)).await
+    }
+
+    /// How long connecting may take: see [`Limits::connect_timeout`](crate::Limits::connect_timeout).
+    #[must_use]
+    pub fn connect_timeout(&self) -> Duration {
+        self.0.pool.options.limits.connect_timeout
+    }
+
+    /// Whether requests wait because all connections that are allowed are in use, and not for one that is being made.
+    #[must_use]
+    pub fn is_at_limit(&self) -> bool {
+        match self.is_exclusive() {
+            true => !self.has_room(),
+            false => !self.is_coming() && !self.queue_is_empty(),
+        }
     }
 
     /// The number of idle connections.

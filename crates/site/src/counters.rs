@@ -33,6 +33,10 @@ pub struct Counters {
     pub ejections: u64,
     /// Servers that were not ejected, because half of their set was.
     pub ejections_refused: u64,
+    /// Requests that were sent a second time while the first attempt waited for its response.
+    pub hedges: u64,
+    /// Those whose second attempt had the first response head.
+    pub hedges_won: u64,
     /// Responses that ended early, because the upstream's did or the client left.
     pub cut_off: u64,
     /// Requests whose content ended early, came too slowly or broke the rules, before a response.
@@ -86,6 +90,8 @@ impl Counters {
         retries_over_budget: 0,
         ejections: 0,
         ejections_refused: 0,
+        hedges: 0,
+        hedges_won: 0,
         cut_off: 0,
         client_faults: 0,
         tunnels: 0,
@@ -127,6 +133,8 @@ impl Counters {
         self.retries_over_budget += other.retries_over_budget;
         self.ejections += other.ejections;
         self.ejections_refused += other.ejections_refused;
+        self.hedges += other.hedges;
+        self.hedges_won += other.hedges_won;
         self.cut_off += other.cut_off;
         self.client_faults += other.client_faults;
         self.tunnels += other.tunnels;

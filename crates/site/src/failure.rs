@@ -169,6 +169,8 @@ failures! {
     RequestHeadTooLarge "http_request_error" REQUEST_HEADER_FIELDS_TOO_LARGE "the header section is larger than the upstream accepts: max-header-list-size" ["details=\"max-header-list-size\""]
     /// The deadline that the client of a call has set has passed.
     DeadlineExceeded "http_response_timeout" GATEWAY_TIMEOUT "the deadline of the call has passed"
+    /// No attempt has brought a response head in the time that the whole request has.
+    RequestTimeout "http_response_timeout" GATEWAY_TIMEOUT "the request has taken too long, with all its attempts (timeout.request)"
     /// The response head did not come in time.
     HttpResponseTimeout "http_response_timeout" GATEWAY_TIMEOUT "the upstream took too long to respond (timeout.response or --timeout-response)"
     /// The rest of the response did not come in time.
@@ -293,7 +295,7 @@ impl From<&ClientError> for Failure {
             ClientError::Suspect => Failure::ConnectionTerminated,
             ClientError::HeadTooLarge => Failure::RequestHeadTooLarge,
             ClientError::Truncated => Failure::HttpResponseIncomplete,
-            ClientError::TimedOut => Failure::HttpResponseTimeout,
+            ClientError::TimedOut | ClientError::HeadTimedOut => Failure::HttpResponseTimeout,
             ClientError::Malformed(error) => Failure::of_rule(error.kind()),
             ClientError::Cancelled => Failure::ProxyInternalError,
         }

@@ -25,7 +25,7 @@ pub(super) struct InheritedValues {
 }
 
 /// The levels that say a target and its options, and those of the files before it.
-type ProxyLevels = ([Option<LevelNumber>; 6], Option<FilesLevels>);
+type ProxyLevels = ([Option<LevelNumber>; 7], Option<FilesLevels>);
 
 impl InheritedValues {
     /// Keeps the settings of `defaults` and presets alone.
@@ -267,6 +267,7 @@ fn proxy(
         last(|own| own.raw_path.is_written()),
         last(|own| own.buffer_request.is_written()),
         last(|own| own.sticky.is_written()),
+        last(|own| own.retries.is_written()),
     ];
     let new = || {
         let mut proxy = Proxy {
@@ -278,6 +279,7 @@ fn proxy(
             host: None,
             raw_path: None,
             buffer_request: None,
+            retries: None,
             proxy_protocol: to.proxy_protocol.clone(),
             limits: to.limits.clone(),
         };
@@ -288,6 +290,7 @@ fn proxy(
             own.host.apply(&mut proxy.host);
             own.raw_path.apply(&mut proxy.raw_path);
             own.buffer_request.apply(&mut proxy.buffer_request);
+            own.retries.apply(&mut proxy.retries);
         }
         proxy.group = match (&to.group, &sticky) {
             (Some(group), Some(sticky)) => Some(Arc::new(group.with_sticky(sticky))),
@@ -345,6 +348,7 @@ pub(super) fn settings(
         own.body_max.apply(&mut settings.body_max);
         own.decompress.apply(&mut settings.decompress);
         own.connect.apply(&mut settings.timeouts.connect);
+        own.request.apply(&mut settings.timeouts.request);
         own.response.apply(&mut settings.timeouts.response);
         own.idle.apply(&mut settings.timeouts.idle);
         own.access_log.apply(&mut settings.access_log);

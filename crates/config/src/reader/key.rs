@@ -208,6 +208,8 @@ fn place(scope: Scope) -> String {
         Scope::AccessLogWhen => "`when` of `log.access`".to_owned(),
         Scope::SiteLimits => "`limits` of a site".to_owned(),
         Scope::UpstreamLimits => "`limits` of an upstream".to_owned(),
+        Scope::Retry => "`retry` of an upstream".to_owned(),
+        Scope::Queue => "`queue` of an upstream".to_owned(),
         _ => format!("`{}`", keys::table_name(scope)),
     }
 }

@@ -94,6 +94,16 @@ impl Reader<'_> {
 
     /// A number from one to the last one.
     pub(super) fn number_to(&mut self, value: &Spanned<DeValue<'_>>, last: u64) -> Option<u64> {
+        self.number_between(value, 1, last)
+    }
+
+    /// A number from the first to the last one.
+    pub(super) fn number_between(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        first: u64,
+        last: u64,
+    ) -> Option<u64> {
         let digits = match value.get_ref() {
             DeValue::Integer(number) => number.as_str().replace('_', ""),
             DeValue::String(text) if text.starts_with("${") => {
@@ -105,9 +115,9 @@ impl Reader<'_> {
             }
         };
         let number = digits.parse().ok();
-        let number = number.filter(|number| (1..=last).contains(number));
+        let number = number.filter(|number| (first..=last).contains(number));
         if number.is_none() {
-            let label = format!("write a number from 1 to {last}");
+            let label = format!("write a number from {first} to {last}");
             self.error("number", value.span(), "this number is not possible", label);
         }
         number

@@ -10,7 +10,7 @@ use super::target::Upstreams;
 use super::template::TemplateKind;
 use super::value::StringValue;
 use super::{Entry, Reader, entries};
-use crate::keys::{self, Scope};
+use crate::keys::{self, RETRIES_MAX, Scope};
 use crate::method::{Method, Methods};
 use crate::network::Network;
 use crate::path;
@@ -64,6 +64,7 @@ impl Reader<'_> {
                 own.option.get_or_insert(("buffer_request", entry.key()));
                 own.buffer_request = self.own(value, |reader| reader.buffer_request(value));
             }
+            "retries" => self.retries(entry, own),
             "sticky" => {
                 own.option.get_or_insert(("sticky", entry.key()));
                 own.sticky = self.own(value, |reader| reader.sticky(value));
@@ -142,6 +143,13 @@ impl Reader<'_> {
         is_on.map_or(Own::Inherited, |is_on| {
             Own::Value(Placed::new(is_on, value.span()))
         })
+    }
+
+    fn retries(&mut self, entry: &Entry<'_, '_>, own: &mut OwnSettings) {
+        own.option.get_or_insert(("retries", entry.key()));
+        if let Some(retries) = self.number_between(entry.value, 0, RETRIES_MAX) {
+            own.retries = Own::Value(Placed::new(retries as u8, entry.value.span()));
+        }
     }
 
     fn priority(&mut self, entry: &Entry<'_, '_>, own: &mut OwnSettings) {
@@ -285,6 +293,7 @@ impl Reader<'_> {
         match value.get_ref() {
             DeValue::Boolean(false) => {
                 own.connect = Own::Removed;
+                own.request = Own::Removed;
                 own.response = Own::Removed;
                 own.idle = Own::Removed;
             }
@@ -297,6 +306,7 @@ impl Reader<'_> {
                     let limit = self.own(value, |reader| reader.time_limit(value));
                     match entry.name {
                         "connect" => own.connect = limit,
+                        "request" => own.request = limit,
                         "response" => own.response = limit,
                         _ => own.idle = limit,
                     }
@@ -309,7 +319,7 @@ impl Reader<'_> {
         }
     }
 
-    fn time_limit(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<TimeLimit>> {
+    pub(super) fn time_limit(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<TimeLimit>> {
         let limit = self.unit_value(value, "duration", "\"30s\"", units::parse_time_limit)?;
         Some(Placed::new(limit, value.span()))
     }

@@ -126,7 +126,7 @@ pub(super) const FOREIGN: &[(&str, &str, &str)] = &[
     ("proxy_hide_header", "nginx", "write `headers.NAME = false`"),
     ("proxy_http_version", "nginx", "leave it out: HTTP/1.1, or HTTP/2 with `h2c://` and by ALPN"),
     ("proxy_intercept_errors", "nginx", "write `replace_errors = true`"),
-    ("proxy_next_upstream", "nginx", "leave it out: requests that no server has received are sent again"),
+    ("proxy_next_upstream", "nginx", "write `retry.on = [502, 503]` in the upstream, or `retries = 0` in the route"),
     ("proxy_pass", "nginx", "write `to`"),
     ("proxy_read_timeout", "nginx", "write `timeout.response` and `timeout.idle`"),
     ("proxy_redirect", "nginx", "leave it out: they follow `path`"),

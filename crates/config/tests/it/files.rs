@@ -86,6 +86,7 @@ path = "/base{rest}"
 host = "upstream"
 raw_path = false
 buffer_request = "1m"
+retries = 2
 limits = { fields_max = 50, head_max = "8k", request_line_max = "4k", trailers_max = "1k" }
 upgrade = ["websocket", "tcp"]
 allow = { file = ["office.txt", "/etc/blitz/home.txt"], networks = ["10.0.0.0/8", "192.0.2.7"] }
@@ -96,7 +97,7 @@ body_max = "10m"
 compress = { types = ["text/*", "application/*+json", "text/event-stream"], min_size = "2k", algorithms = ["zstd", "br", "gzip"] }
 decompress = { max = "20m" }
 request_trailers = true
-timeout = { connect = "4s", response = "5m", idle = "forever" }
+timeout = { connect = "4s", request = "10m", response = "5m", idle = "forever" }
 headers = { Cache-Control = "no-cache", X-A = ["a", "b"], X-B = { default = "c" }, X-C = { add = "{client}" }, X-D = false }
 request_headers.X-Forwarded-Path = "{path}"
 errors = { 404 = "/srv/404.html", 5xx = "/srv/50x.html" }
@@ -149,6 +150,10 @@ proxy_protocol = "v2"
 limits = { fields_max = 300, head_max = "64k" }
 outlier = { failures = 7, latency = 10, time = "10s" }
 slow_start = "30s"
+connections_max = 100
+hedge = "200ms"
+queue = { max = 64, timeout = "2s" }
+retry = { on = [502, "503", "5xx"], budget = 0.1 }
 "#;
 
 /// One application.

@@ -57,6 +57,8 @@ fn planned_keys_are_not_yet() {
             | Scope::SecurityHeaders
             | Scope::BasicAuth
             | Scope::ApiKeys
+            | Scope::Retry
+            | Scope::Queue
             | Scope::SiteLimits
             | Scope::UpstreamLimits
             | Scope::Outlier => continue,

@@ -301,6 +301,7 @@ fn the_documents_name_all_keys() {
         "tracing.md",
         "files.md",
         "upstreams.md",
+        "retries.md",
     ];
     let text: String = pages
         .iter()

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use blitz_config::{Conditions, Level, Methods, Placed, Settings, TargetGroup};
 use blitz_http::RequestOptions;
@@ -11,7 +12,7 @@ use blitz_site::{LoadedFile, NetworkSet, Pages, Policies, Policy};
 use super::ReadFile;
 use crate::clients::{Access, ClientList};
 use crate::files::Files;
-use crate::rules::{Rules, file_compression, is_on, timeouts};
+use crate::rules::{Rules, file_compression, is_on, request_timeout, timeouts};
 use crate::target::{Target, TargetError};
 use crate::upstream::GroupConfig;
 use crate::variants::Block;
@@ -55,6 +56,7 @@ pub(super) struct Demands {
     decompress: Option<u64>,
     replaces_errors: bool,
     timeouts: RequestOptions,
+    request_timeout: Option<Duration>,
 }
 
 impl Demands {
@@ -74,6 +76,7 @@ impl Demands {
             decompress: settings.decompress.as_ref().map(|bytes| bytes.value),
             replaces_errors: is_on(&settings.replace_errors),
             timeouts: timeouts(settings),
+            request_timeout: request_timeout(settings),
         }
     }
 }

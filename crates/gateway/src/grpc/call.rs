@@ -2,13 +2,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use blitz_http::{
     Capabilities, Fields, Method, Name, Pooled, RequestHead, ResponseHead, Timer, Version,
 };
-use blitz_site::{Ended, Failure, Rejection, Transform};
+use blitz_site::{Failure, Rejection, Transform};
 
 use super::content_type::is_grpc;
 use super::status::Code;
@@ -152,15 +152,6 @@ impl Call {
         code.write(message, &mut trailers);
         Some(trailers)
     }
-}
-
-/// Ready when the deadline of a call has passed.
-pub(crate) fn poll_deadline<T>(
-    timer: &mut Option<Timer>,
-    cx: &mut Context<'_>,
-) -> Poll<Result<T, Ended>> {
-    ready!(poll_timer(timer, cx));
-    Poll::Ready(Err(Ended::Failed(Failure::DeadlineExceeded)))
 }
 
 /// Ready when the timer has fired; never without one.

@@ -144,6 +144,8 @@ pub(super) const METRICS: &[Description] = &[
     counter("blitz_ejections", &[], "Servers that got no requests for a time, because their requests failed or took long."),
     counter("blitz_ejections_refused", &[], "Servers that were not ejected, because half of the servers of their upstream were."),
     counter("blitz_retries_over_budget", &[], "Requests that were not sent again, because the budget of the upstream was used up."),
+    counter("blitz_hedges", &[], "Requests that were sent a second time, because the first response took long."),
+    counter("blitz_hedges_won", &[], "Requests that were sent a second time, and whose second server responded first."),
     counter("blitz_responses_cut_off", &[], "Responses that ended early, because those of the upstream did or the client left."),
     counter("blitz_request_content_failures", &[], "Requests whose content ended early, came too slowly or broke the rules, before a response."),
     counter("blitz_tunnels_opened", &[], "Connections and streams that became tunnels of the gateway."),

@@ -53,6 +53,8 @@ fn add_site(families: &mut Families, counters: &Counters) {
         ejections,
         ejections_refused,
         retries_over_budget,
+        hedges,
+        hedges_won,
         cut_off,
         client_faults,
         tunnels,
@@ -84,6 +86,8 @@ fn add_site(families: &mut Families, counters: &Counters) {
         ("blitz_ejections", ejections),
         ("blitz_ejections_refused", ejections_refused),
         ("blitz_retries_over_budget", retries_over_budget),
+        ("blitz_hedges", hedges),
+        ("blitz_hedges_won", hedges_won),
         ("blitz_responses_cut_off", cut_off),
         ("blitz_request_content_failures", client_faults),
         ("blitz_tunnels_opened", tunnels),
@@ -102,11 +106,15 @@ fn add_site(families: &mut Families, counters: &Counters) {
         ("waiting", *files_refused_waiting),
     ];
     families.count_parts("blitz_files_refused", "limit", files_refused);
+    add_causes(families, rejections, failures);
+    let responses = CLASSES.into_iter().zip(*responses);
+    families.count_parts("blitz_upstream_responses", "status", responses);
+}
+
+fn add_causes(families: &mut Families, rejections: &[u64], failures: &[u64]) {
     let rejected = Rejection::ALL.iter().zip(rejections);
     let rejected = rejected.map(|(rejection, count)| (rejection.rule(), *count));
     families.count_parts("blitz_requests_rejected", "rule", rejected);
-    let responses = CLASSES.into_iter().zip(*responses);
-    families.count_parts("blitz_upstream_responses", "status", responses);
     for (failure, count) in Failure::ALL.iter().zip(failures) {
         let labels = vec![
             ("cause", failure.name().to_owned()),

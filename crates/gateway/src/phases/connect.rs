@@ -1,12 +1,16 @@
 //! Phases `pick` and `connect`: an address of the upstream, and a connection to it.
 
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use blitz_http::{ClientError, Connection, LocalShortage, RequestHead, TlsError, Upstream};
+use blitz_http::{ClientError, Connection, LocalShortage, RequestHead, Timer, TlsError, Upstream};
 use blitz_site::{Ended, Failure};
 
 use super::balance::next_address;
 use super::reconnect::{reconnect, reconnect_unresolved};
+use super::retry::response_timeout;
 use crate::request::{ConnectFailure, Request};
 use crate::request_kind::RequestKind;
 use crate::route::ForwardRoute;
@@ -106,20 +110,34 @@ pub(super) fn upstream_for<'u>(head: &RequestHead, upstream: &'u Upstream) -> &'
 /// # Errors
 /// The upstream has as many connections and requests as it may have, or the gateway as many sockets:
 /// with another address the client would only wait again.
-pub(super) async fn connect(
+pub(super) async fn connect<E>(
+    gateway: &GatewayService<E>,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> Result<Option<Connection>, Ended> {
+    let limit = response_timeout(gateway, request);
     let record = &mut request.record;
     let Some(upstream) = record.upstream.as_ref() else {
         return Ok(None);
     };
     let upstream = upstream_for(&request.head, upstream);
-    let connected = match (&request.kind, record.is_retried) {
-        (RequestKind::WebSocket(_), is_retry) => upstream.checkout_for_websocket(is_retry).await,
-        (RequestKind::Upgrade(_), is_retry) => upstream.checkout_for_upgrade(is_retry).await,
-        (_, true) => upstream.connect().await,
-        (_, false) => upstream.checkout().await,
+    let kind = &request.kind;
+    let is_retry = record.is_retried;
+    let connected = {
+        let mut connecting = pin!(async move {
+            match kind {
+                RequestKind::WebSocket(_) => upstream.checkout_for_websocket(is_retry).await,
+                RequestKind::Upgrade(_) => upstream.checkout_for_upgrade(is_retry).await,
+                _ if is_retry => upstream.connect().await,
+                _ => upstream.checkout().await,
+            }
+        });
+        let mut timer = None;
+        poll_fn(|cx| match connecting.as_mut().poll(cx) {
+            Poll::Pending => poll_limit(&mut timer, limit, upstream, cx),
+            connected => connected,
+        })
+        .await
     };
     match connected {
         Ok(connection) => {
@@ -133,7 +151,7 @@ pub(super) async fn connect(
             error @ (ClientError::Busy
             | ClientError::QueueFull
             | ClientError::LocalShortage(LocalShortage::Descriptors)),
-        ) => {
+        ) if !is_passed_over(&error, request.choice.is_some()) => {
             tracing::debug!(address = ?upstream.address(), %error, "at a limit of connections");
             let failure = Failure::from(&error);
             note_failure(route.balancer(), upstream, failure, &error);
@@ -157,6 +175,32 @@ pub(super) async fn connect(
             request.record.note_connect_failure(failure.token());
             Ok(None)
         }
+    }
+}
+
+/// Whether a request with several servers goes to another one at once. It waits in the queue of one of them only.
+fn is_passed_over(error: &ClientError, has_others: bool) -> bool {
+    has_others && matches!(error, ClientError::QueueFull)
+}
+
+/// Ready when making a connection has taken longer than a response may: with a server that is silent, a request is no
+/// longer with one that accepts no connection. Time in which no connection may be made does not count.
+fn poll_limit(
+    timer: &mut Option<Timer>,
+    limit: Duration,
+    upstream: &Upstream,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Connection, ClientError>> {
+    if limit >= upstream.connect_timeout() {
+        return Poll::Pending;
+    }
+    loop {
+        let timer = timer.get_or_insert_with(|| blitz_http::sleep(limit));
+        ready!(Pin::new(&mut *timer).poll(cx));
+        if !upstream.is_at_limit() {
+            return Poll::Ready(Err(ClientError::ConnectTimedOut));
+        }
+        timer.reset(blitz_http::now() + limit);
     }
 }
 

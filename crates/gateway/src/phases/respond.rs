@@ -28,6 +28,7 @@ pub(super) async fn await_response<E>(
         upload,
         responder,
         response,
+        repeats,
         ..
     } = request;
     poll_fn(|cx| {
@@ -44,6 +45,7 @@ pub(super) async fn await_response<E>(
                     if head.status == Status::CONTINUE && !upload.release() {
                         continue;
                     }
+                    repeats.has_interim |= head.status != Status::CONTINUE;
                     edit_response(gateway, &mut head);
                     if let Some(responder) = responder {
                         Responder::informational(responder, &head);

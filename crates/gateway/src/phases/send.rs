@@ -54,7 +54,7 @@ pub(super) fn send<E>(
         stream.disable_min_rate();
     }
     let may_be_sent_again = capabilities.refuses_unprocessed
-        || request.kind.is_idempotent(request.head.method)
+        || request.kind.is_idempotent(&request.head)
         // An idle connection may have ended before the head leaves.
         || (request.record.is_connection_reused && has_no_content(length));
     if !may_be_sent_again {

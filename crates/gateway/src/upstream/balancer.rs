@@ -15,6 +15,7 @@ use super::latency::Latency;
 use super::member::Member;
 use super::outlier::Outcomes;
 use super::retry_budget::RetryBudget;
+use super::shared_retries::SharedRetries;
 
 /// Addresses tried for one request.
 pub(super) const TRIES_MAX: usize = 3;
@@ -297,6 +298,30 @@ impl Balancer {
             _ if cooldowns.is_empty() => false,
             AddressSource::One(upstream) => are_avoided(&[key_of(upstream)]),
             AddressSource::Localhost(addresses) => are_avoided(addresses),
+        }
+    }
+
+    /// The retries of all cores.
+    pub(crate) fn shared_retries(&self) -> &SharedRetries {
+        &self.connector.member.retries
+    }
+
+    /// Whether a request has an address left that is not avoided.
+    pub(crate) fn has_other(&self, tried: &Tried, now: Instant) -> bool {
+        if usize::from(tried.count) == TRIES_MAX {
+            return false;
+        }
+        let cooldowns = self.cooldowns.borrow();
+        let is_left = |address: &SocketAddr| {
+            !tried.addresses.contains(&Some(*address)) && !cooldowns.contains(*address, now)
+        };
+        match &self.source {
+            AddressSource::One(_) => false,
+            AddressSource::Localhost(addresses) => addresses.iter().any(is_left),
+            AddressSource::Name(name) => match &**name.latest() {
+                LookupResult::Addresses(addresses) => addresses.iter().any(is_left),
+                LookupResult::Pending | LookupResult::Failed(_) => false,
+            },
         }
     }
 

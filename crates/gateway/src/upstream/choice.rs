@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use blitz_config::Sticky;
+use blitz_config::{Sticky, UpstreamSettings};
 use blitz_host::names::NameFailure;
 use blitz_http::{Fields, Name};
 
@@ -17,7 +17,7 @@ use crate::target::Target;
 const PASSING_OVER_TIME: Duration = Duration::from_secs(8);
 
 /// The servers that a request has tried. Hardly any request tries more than a few.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct TriedServers {
     first: [Option<ServerIndex>; 3],
     more: Vec<ServerIndex>,
@@ -208,6 +208,44 @@ impl<'a> Choice<'a> {
     pub(crate) fn retry_elsewhere(&mut self) {
         self.has_failed = true;
         self.again = self.current;
+    }
+
+    /// The same, but never to the same one.
+    #[cold]
+    pub(crate) fn retry_only_elsewhere(&mut self) {
+        self.has_failed = true;
+        self.again = None;
+    }
+
+    /// Whether a retry would go to another server, as far as that is known.
+    pub(crate) fn has_other(&self, now: Instant) -> bool {
+        let has_time = self.until.is_none_or(|until| now < until);
+        let is_usable =
+            |index: ServerIndex| !self.tried.contains(index) && !self.group.is_avoided(index, now);
+        has_time && self.group.has(is_usable)
+    }
+
+    /// A choice for a second attempt at the same time: of those that this one has not tried.
+    pub(crate) fn another(&self) -> Box<Choice<'a>> {
+        Box::new(Choice {
+            group: self.group,
+            of_target: self.of_target,
+            of_servers: self.of_servers.clone(),
+            is_secure: self.is_secure,
+            tried: self.tried.clone(),
+            tries: self.tries,
+            until: self.until,
+            current: None,
+            has_failed: false,
+            again: None,
+            unresolved: None,
+        })
+    }
+
+    /// The settings of the upstream that has the current server.
+    pub(crate) fn settings(&self) -> Option<&'a UpstreamSettings> {
+        let (group, index) = (self.group, self.current?);
+        Some(group.settings(index))
     }
 
     /// Forgets what was tried.

@@ -12,6 +12,7 @@ use blitz_config::{Balance, ClientKey, Sticky, UpstreamSettings};
 use super::balancer::Balancer;
 use super::retry_budget::RetryBudget;
 use super::selector::{Affinity, FULL_WEIGHT, Selector, View, mix};
+use super::shared_retries::SharedRetries;
 use crate::target::Target;
 
 /// The servers of a route before the start; all cores share it.
@@ -102,6 +103,19 @@ impl GroupConfig {
         targets.flat_map(|target| target.servers.clone().map(move |_| &*target.name))
     }
 
+    /// Whether requests may be sent a second time: clients that stay with a server would lose it.
+    fn hedges(&self) -> bool {
+        let are_free = |target: &GroupTarget| target.sticky.is_none();
+        let is_free = self.sticky.is_none() && self.targets.iter().all(are_free);
+        is_free && self.settings().any(|settings| settings.hedge.is_some())
+    }
+
+    /// The settings of the upstream of each server, in the order of the servers.
+    pub(crate) fn settings(&self) -> impl Iterator<Item = &UpstreamSettings> {
+        let targets = self.targets.iter();
+        targets.flat_map(|target| target.servers.clone().map(move |_| &*target.settings))
+    }
+
     /// A line for each server, and before it one for each choice.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -173,6 +187,8 @@ pub(crate) struct Group {
     pub(super) next_panic: Cell<Option<Instant>>,
     /// The state of its random numbers.
     random: Cell<u64>,
+    /// Whether requests to one of its upstreams may be sent a second time.
+    pub(crate) hedges: bool,
 }
 
 impl Group {
@@ -202,6 +218,7 @@ impl Group {
         let mut group = Group {
             outer: Selector::new(targets, config.balance(), config.sticky.clone()),
             inner: inner.collect(),
+            hedges: config.hedges(),
             config: Arc::clone(config),
             balancers,
             retries: RetryBudget::default(),
@@ -294,6 +311,22 @@ impl Group {
         let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.random.set(state);
         mix(state)
+    }
+
+    /// The retries of all cores, which outlive the configuration with the first server.
+    pub(crate) fn shared_retries(&self) -> &SharedRetries {
+        self.balancers[0].shared_retries()
+    }
+
+    /// Whether requests could get a server like this.
+    pub(super) fn has(&self, is_usable: impl Fn(ServerIndex) -> bool) -> bool {
+        let targets = self.config.targets.iter().enumerate();
+        let mut targets = targets.filter(|(target, _)| self.outer.weight(*target) > 0);
+        targets.any(|(target, config)| {
+            let servers = 0..config.servers.len();
+            let mut servers = servers.filter(|server| self.inner[target].weight(*server) > 0);
+            servers.any(|server| is_usable(ServerIndex::new(target, server)))
+        })
     }
 
     /// Whether a request says something about the choice of a target or a server.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::set::Identity;
+use super::shared_retries::SharedRetries;
 
 /// How long other requests avoid a server after one went there to find out whether it works again. A request that its
 /// client left says nothing.
@@ -19,6 +20,8 @@ const FORGIVEN_AFTER: Duration = Duration::from_secs(60);
 pub(crate) struct Member {
     /// Its URL.
     pub(crate) url: Box<str>,
+    /// The retries of requests to it, and to upstreams whose first server it is.
+    pub(crate) retries: SharedRetries,
     check: AtomicU8,
     is_drained: AtomicBool,
     /// Until when requests avoid it, in nanoseconds since `base`; 0: they do not. Once the time is over, one request goes
@@ -44,6 +47,7 @@ impl Member {
     pub(super) fn new(url: &str) -> Member {
         Member {
             url: url.into(),
+            retries: SharedRetries::default(),
             check: AtomicU8::new(CheckState::Unknown as u8),
             is_drained: AtomicBool::new(false),
             avoided_until: AtomicU64::new(0),

@@ -1,27 +1,74 @@
 //! How many requests may be sent again (rule 13).
 //!
 //! An upstream that fails or refuses every request must not get several times the load because of that.
+//!
+//! Each core counts its own requests, and has a share of them to send again. All cores have together the retries that an
+//! upstream may get in any case ([`SharedRetries`]). Of requests that may have been processed, all cores together send at most so
+//! many again:
+//!
+//! - since the start, the share of the requests, 10 for each second, and [`RETRIES_MIN`];
+//! - within any ten seconds, the share of the requests of these and the ten seconds before, and [`RETRIES_MIN`].
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-/// Retries of requests that the upstream may have processed: one for so many requests.
-const REQUESTS_PER_RETRY: u32 = 5;
+use blitz_config::Share;
+
+use super::shared_retries::SharedRetries;
+
 /// Retries of requests that the upstream certainly did not process, for each request.
 const UNPROCESSED_PER_REQUEST: u32 = 2;
-/// Retries of either kind that are always possible within [`PERIOD`].
-const RETRIES_MIN: u32 = 100;
+/// Retries that are always possible within [`PERIOD`]: of requests that the upstream may have processed on all cores
+/// together, of others on each core.
+pub(super) const RETRIES_MIN: u32 = 100;
 /// The time that requests and retries are counted for.
-const PERIOD: Duration = Duration::from_secs(10);
+pub(super) const PERIOD: Duration = Duration::from_secs(10);
 /// Each part of it is forgotten as a whole.
-const PARTS: usize = 10;
+pub(super) const PARTS: usize = 10;
 const PART: Duration = Duration::from_millis(PERIOD.as_millis() as u64 / PARTS as u64);
+/// Retries are counted for one part more: the first and the last may be incomplete, and together they are never less
+/// than a period. Requests are counted without it: they are never those of more than a period.
+const PARTS_KEPT: usize = PARTS + 1;
+
+/// The number of the part at a time, from 0.
+pub(super) fn part_since(epoch: Instant, now: Instant) -> u64 {
+    (now.saturating_duration_since(epoch).as_millis() / PART.as_millis()) as u64
+}
 
 /// Whether the upstream may have processed a request that is to be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Processed {
     Perhaps,
     No,
+}
+
+/// How many of the requests may be sent again that the upstream may have processed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RetryShare {
+    millionths: u32,
+}
+
+impl Default for RetryShare {
+    fn default() -> RetryShare {
+        RetryShare {
+            millionths: 200_000,
+        }
+    }
+}
+
+impl From<Share> for RetryShare {
+    fn from(share: Share) -> RetryShare {
+        RetryShare {
+            millionths: share.millionths(),
+        }
+    }
+}
+
+impl RetryShare {
+    fn of(self, requests: u32) -> u32 {
+        let product = u64::from(requests) * u64::from(self.millionths);
+        (product / 1_000_000) as u32
+    }
 }
 
 /// The requests and retries of one upstream on one core within the last ten seconds.
@@ -36,7 +83,7 @@ pub(crate) struct RetryBudget {
 
 #[derive(Debug, Default)]
 struct Window {
-    parts: [RetryCounts; PARTS],
+    parts: [RetryCounts; PARTS_KEPT],
     /// Index of the current part, whose requests are not in it yet.
     at: usize,
 }
@@ -50,6 +97,19 @@ struct RetryCounts {
     unprocessed: u32,
 }
 
+impl Window {
+    fn requests(&self) -> u32 {
+        let oldest = (self.at + 1) % PARTS_KEPT;
+        let parts = self.parts.iter().enumerate();
+        let recent = parts.filter(|(index, _)| *index != oldest);
+        recent.map(|(_, part)| part.requests).sum()
+    }
+
+    fn retries(&self, count: fn(&RetryCounts) -> u32) -> u32 {
+        self.parts.iter().map(count).sum()
+    }
+}
+
 impl RetryBudget {
     /// Counts a request. This happens once for each, so it is cheap.
     #[inline]
@@ -59,25 +119,33 @@ impl RetryBudget {
     }
 
     /// Counts a retry, if there is one left.
-    pub(crate) fn try_retry(&self, processed: Processed, now: Instant) -> bool {
+    pub(crate) fn try_retry(
+        &self,
+        processed: Processed,
+        share: RetryShare,
+        shared: &SharedRetries,
+        now: Instant,
+    ) -> bool {
         self.keep_up(now);
         let mut window = self.window.borrow_mut();
-        let sum = |count: fn(&RetryCounts) -> u32| window.parts.iter().map(count).sum::<u32>();
-        let requests = sum(|part| part.requests) + self.requests.get();
-        let (spent, allowed) = match processed {
-            Processed::Perhaps => (sum(|part| part.perhaps), requests / REQUESTS_PER_RETRY),
-            Processed::No => (
-                sum(|part| part.unprocessed),
-                requests.saturating_mul(UNPROCESSED_PER_REQUEST),
-            ),
-        };
-        if spent >= allowed.max(RETRIES_MIN) {
-            return false;
-        }
+        let requests = window.requests() + self.requests.get();
         let at = window.at;
         match processed {
-            Processed::Perhaps => window.parts[at].perhaps += 1,
-            Processed::No => window.parts[at].unprocessed += 1,
+            Processed::Perhaps => {
+                if window.retries(|part| part.perhaps) < share.of(requests) {
+                    shared.note(now);
+                } else if !shared.try_take(now) {
+                    return false;
+                }
+                window.parts[at].perhaps += 1;
+            }
+            Processed::No => {
+                let allowed = requests.saturating_mul(UNPROCESSED_PER_REQUEST);
+                if window.retries(|part| part.unprocessed) >= allowed.max(RETRIES_MIN) {
+                    return false;
+                }
+                window.parts[at].unprocessed += 1;
+            }
         }
         true
     }
@@ -96,12 +164,12 @@ impl RetryBudget {
         let at = window.at;
         window.parts[at].requests = self.requests.take();
         let mut until = self.until.get().unwrap_or(now);
-        if now.saturating_duration_since(until) >= PERIOD {
+        if now.saturating_duration_since(until) >= PERIOD + PART {
             window.parts = Default::default();
             until = now;
         }
         while until <= now {
-            window.at = (window.at + 1) % PARTS;
+            window.at = (window.at + 1) % PARTS_KEPT;
             let at = window.at;
             window.parts[at] = RetryCounts::default();
             until += PART;
@@ -111,38 +179,4 @@ impl RetryBudget {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// How many retries there are now.
-    fn left(budget: &RetryBudget, processed: Processed, now: Instant) -> u32 {
-        (0..)
-            .take_while(|_| budget.try_retry(processed, now))
-            .count() as u32
-    }
-
-    #[test]
-    fn retries_depend_on_the_requests_of_the_last_ten_seconds() {
-        let start = Instant::now();
-        for (processed, allowed) in [(Processed::Perhaps, 400), (Processed::No, 4000)] {
-            let budget = RetryBudget::default();
-            for number in 0..2000 {
-                budget.note_request(start + PERIOD / 2000 * number);
-            }
-            let end = start + PERIOD - PART / 2;
-            assert_eq!(left(&budget, processed, end), allowed);
-            assert_eq!(left(&budget, processed, end + PART), 0, "{processed:?}");
-            assert_eq!(left(&budget, processed, end + 2 * PERIOD), RETRIES_MIN);
-        }
-    }
-
-    #[test]
-    fn a_hundred_retries_of_each_kind_are_always_possible() {
-        let budget = RetryBudget::default();
-        let now = Instant::now();
-        assert_eq!(left(&budget, Processed::Perhaps, now), RETRIES_MIN);
-        assert_eq!(left(&budget, Processed::No, now), RETRIES_MIN);
-        assert_eq!(left(&budget, Processed::No, now + PERIOD - PART), 0);
-        assert_eq!(left(&budget, Processed::No, now + PERIOD), RETRIES_MIN);
-    }
-}
+mod tests;

@@ -6,9 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blitz_config::ResponseLimits;
+use blitz_config::{ResponseLimits, TimeLimit, UpstreamSettings};
 use blitz_host::names::ResolvedName;
-use blitz_http::{Address, ClientOptions, ClientTlsSlot, Pool, Protocol, UpstreamTls};
+use blitz_http::{
+    Address, ClientOptions, ClientTlsSlot, FOREVER, Limits, Pool, Protocol, UpstreamTls,
+};
 
 use super::balancer::{Balancer, Connector, UpstreamState};
 use super::member::Member;
@@ -21,6 +23,63 @@ pub(crate) struct ConnectionSettings {
     pub(crate) connect_timeout: Option<Duration>,
     /// Limits of responses.
     pub(crate) limits: ResponseLimits,
+    /// Limits of connections, and of requests that wait for one.
+    pub(crate) queue: QueueSettings,
+}
+
+/// Limits of the connections to an upstream; `None` are those of the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct QueueSettings {
+    /// Connections in use, of a core to an address.
+    connections_max: Option<usize>,
+    /// Requests that wait for one.
+    waiting_max: Option<usize>,
+    /// How long they wait.
+    timeout: Option<Duration>,
+}
+
+impl QueueSettings {
+    /// Those of an upstream with a name.
+    pub(crate) fn of(settings: &UpstreamSettings) -> QueueSettings {
+        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let queue = settings.queue.as_ref().map(|queue| queue.value);
+        let queue = queue.unwrap_or_default();
+        QueueSettings {
+            connections_max: settings
+                .connections_max
+                .as_ref()
+                .map(|max| number(max.value)),
+            waiting_max: queue.max.map(number),
+            timeout: queue.timeout.map(|limit| match limit {
+                TimeLimit::After(timeout) => timeout.min(FOREVER),
+                TimeLimit::Forever => FOREVER,
+            }),
+        }
+    }
+}
+
+impl QueueSettings {
+    fn apply(self, limits: &mut Limits) {
+        if let Some(max) = self.connections_max {
+            limits.upstream_connections_max = max;
+        }
+        if let Some(max) = self.waiting_max {
+            limits.upstream_waiting_max = max;
+        }
+        if let Some(timeout) = self.timeout {
+            limits.upstream_wait_timeout = timeout;
+        }
+    }
+}
+
+impl ConnectionSettings {
+    /// Of a server of an upstream with these settings.
+    pub(crate) fn with(self, settings: &UpstreamSettings) -> ConnectionSettings {
+        ConnectionSettings {
+            queue: QueueSettings::of(settings),
+            ..self
+        }
+    }
 }
 
 /// The identity of an upstream: two targets with the same identity are the same upstream.
@@ -155,6 +214,7 @@ impl UpstreamSet {
                 let wait = &mut options.limits.upstream_wait_timeout;
                 *wait = timeout.max(*wait);
             }
+            settings.queue.apply(&mut options.limits);
             Pool::new(options)
         });
         pool.clone()

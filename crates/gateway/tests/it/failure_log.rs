@@ -19,6 +19,7 @@ use rustls::server::WebPkiClientVerifier;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::h2::{H2Upstream, h2};
+use crate::site_rules::gateway;
 use crate::support::{Proxy, Upstream, eventually, trusting};
 use crate::tls_support::Authority;
 use crate::upstream_tls::TlsUpstream;
@@ -341,6 +342,13 @@ const CASES: &[(Failure, Case)] = &[
         let fields = "Content-Type: application/grpc-web+proto\r\nGrpc-Timeout: 50m\r\n\
                       Content-Length: 5\r\n\r\n\0\0\0\0\0";
         send(&proxy, "POST", fields, id);
+        url
+    }),
+    (Failure::RequestTimeout, |io, id| {
+        let url = silent().url();
+        let keys = "timeout.request = \"50ms\"";
+        let proxy = gateway(io, &format!("[site.\"*\"]\nto = \"{url}\"\n{keys}\n"));
+        send(&proxy, "GET", "", id);
         url
     }),
     (Failure::RequestUnprocessed, |io, id| {

@@ -145,6 +145,11 @@ pub(crate) trait ClientFraming: Framing<Side = ClientSide> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<ReceivedHead, ClientError>>;
 
+    /// Whether some of a response head has come that is not complete, as far as that is known.
+    fn is_heard(&mut self, _: Self::Id) -> bool {
+        false
+    }
+
     /// Whether content of the request is still to come.
     fn awaits_content(&mut self, id: Self::Id) -> bool;
 

@@ -20,7 +20,11 @@ pub(super) fn poll_response<F: ClientFraming>(
         received => return received,
     }
     poll_response_deadline(framing, id, cx).map(|()| {
+        let is_heard = framing.is_heard(id);
         framing.abandon(id);
-        Err(ClientError::TimedOut)
+        Err(match is_heard {
+            true => ClientError::HeadTimedOut,
+            false => ClientError::TimedOut,
+        })
     })
 }

@@ -88,6 +88,20 @@ impl Upstream {
         PoolFuture::new(wait_or_connect(self.clone(), made_since)).await
     }
 
+    /// Whether a shared connection is being made, or awaits the SETTINGS of its server.
+    pub(super) fn is_coming(&self) -> bool {
+        let InUse {
+            connections,
+            connecting,
+            ..
+        } = &self.0.in_use;
+        let (now, settings) = (blitz_reactor::now(), self.0.settings.get());
+        let is_coming = |conn: &Rc<Conn<ClientRole>>| {
+            !conn.settings_received() && conn.fitness(now, settings) == Fitness::Usable
+        };
+        connecting.get() > 0 || connections.borrow().iter().any(is_coming)
+    }
+
     /// Whether no request waits for a connection.
     #[inline]
     pub(super) fn queue_is_empty(&self) -> bool {
@@ -136,7 +150,8 @@ impl Upstream {
                 found => return found,
             }
         }
-        let is_full = usable >= CONNECTIONS_MAX || all >= CONNECTIONS_ALL_MAX;
+        let connections_max = self.0.pool.options.limits.upstream_connections_max;
+        let is_full = usable >= CONNECTIONS_MAX.min(connections_max) || all >= CONNECTIONS_ALL_MAX;
         match is_coming || is_full {
             true if !is_coming && made_since.is_some() => self.next_step(None),
             true => CheckoutStep::Wait,
@@ -209,20 +224,11 @@ impl Upstream {
     /// Wakes as many requests as a connection has free permits. If it has none and no connection is being made
     /// or set up, wakes one request, which makes another connection.
     fn wake_for_permits(&self, free: usize) {
-        let InUse {
-            connections,
-            connecting,
-            waiting,
-        } = &self.0.in_use;
-        if waiting.borrow().len() == 0 {
+        if self.queue_is_empty() {
             return;
         }
-        let (now, settings) = (blitz_reactor::now(), self.0.settings.get());
-        let is_coming = |conn: &Rc<Conn<ClientRole>>| {
-            !conn.settings_received() && conn.fitness(now, settings) == Fitness::Usable
-        };
         match free {
-            0 if connecting.get() > 0 || connections.borrow().iter().any(is_coming) => {}
+            0 if self.is_coming() => {}
             0 => self.0.in_use.wake(1),
             _ => self.0.in_use.wake(free),
         }

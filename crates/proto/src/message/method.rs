@@ -64,7 +64,8 @@ impl Method {
         }
     }
 
-    /// Whether repeating the request has the effect of sending it once (RFC 9110, section 9.2.2).
+    /// Whether repeating the request has the effect of sending it once (RFC 9110, section 9.2.2). Of
+    /// [`Method::Other`] that is not known here: see [`RequestHead::is_idempotent`](crate::RequestHead::is_idempotent).
     #[must_use]
     pub fn is_idempotent(self) -> bool {
         !matches!(

@@ -143,6 +143,17 @@ impl RequestHead {
         }
     }
 
+    /// Whether repeating the request has the effect of sending it once: see [`Method::is_idempotent`]. QUERY (RFC 10008) is
+    /// safe, and so idempotent.
+    #[inline]
+    #[must_use]
+    pub fn is_idempotent(&self) -> bool {
+        match self.method {
+            Method::Other => self.method_str() == "QUERY",
+            known => known.is_idempotent(),
+        }
+    }
+
     /// Whether the method gives content a meaning that does not depend on the server (RFC 9110, section 9.3, and the
     /// registry of methods). Servers may leave other content unread.
     #[must_use]

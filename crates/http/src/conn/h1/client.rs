@@ -372,6 +372,10 @@ impl ClientFraming for Driver<ClientRole> {
         }
     }
 
+    fn is_heard(&mut self, _: u64) -> bool {
+        self.role.is_heard
+    }
+
     fn awaits_content(&mut self, _: u64) -> bool {
         !self.role.machine.request_done()
     }
