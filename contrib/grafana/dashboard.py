@@ -209,6 +209,8 @@ def of_upstreams(panels):
                  description="abandoned: the client left, or its content failed.")
     panels.graph("Avoided addresses", "short", (gauge("blitz_upstream_addresses_avoided", "upstream"), "{{upstream}}"),
                  description="Addresses to which no connection could be made, summed over cores and instances.")
+    panels.graph("Checks of servers", "short", (gauge("blitz_upstream_up", "upstream"), "{{upstream}}"),
+                 description="1 for a server that is up by its checks, 0 for one that is down, summed over instances.")
     panels.graph("Connections by upstream", "short",
                  (gauge("blitz_upstream_connections", "upstream, state"), "{{upstream}}: {{state}}"))
     panels.graph("Responses by status", "reqps", (rate("blitz_upstream_responses", "status"), "{{status}}"),

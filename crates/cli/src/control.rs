@@ -18,6 +18,7 @@ mod metrics;
 mod negotiation;
 mod page;
 mod rendering;
+mod servers;
 mod socket;
 mod state;
 mod tail;
@@ -229,6 +230,8 @@ fn service(state: &Arc<ControlState>) -> blitz::Result<Service> {
         .get("/config/diff", configuration::config_diff)
         .get("/explain", configuration::explain)
         .get("/upstreams", upstreams::upstreams)
+        .post("/upstreams/drain", servers::drain)
+        .post("/upstreams/undrain", servers::undrain)
         .get("/certificates", certificates::certificates)
         .get("/connections", connections::connections)
         .get("/failures", failures::failures)

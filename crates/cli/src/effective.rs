@@ -267,6 +267,7 @@ pub(crate) fn is_of_action(key: &str) -> bool {
                 | "limits"
                 | "balance"
                 | "sticky"
+                | "health"
                 | "redirect"
                 | "respond"
                 | "files"

@@ -28,6 +28,7 @@ mod file_pattern;
 mod fmt;
 mod followers;
 mod heading;
+mod health_checks;
 mod http3;
 mod in_use;
 mod includes;
@@ -52,6 +53,7 @@ mod redaction;
 mod reload;
 mod run;
 mod secrets;
+mod servers;
 mod show_config;
 mod site_certificates;
 mod site_listeners;
@@ -147,6 +149,8 @@ enum Command {
     Reload(reload::ReloadArguments),
     /// Watch a running Blitz: requests, latencies, upstreams, failures and certificates
     Top(top::TopArguments),
+    /// Show the servers of upstreams of a running Blitz, and drain them
+    Servers(servers::ServersArguments),
     /// Follow the requests of a running Blitz, as they end
     Tail(tail::TailArguments),
     /// Issue a certificate for development, with a local authority
@@ -190,6 +194,7 @@ fn main() -> ExitCode {
         }
         Some(Command::Reload(arguments)) => reload::run(&arguments),
         Some(Command::Top(arguments)) => top::run(&arguments),
+        Some(Command::Servers(arguments)) => servers::run(&arguments),
         Some(Command::Tail(arguments)) => tail::run(&arguments),
         Some(Command::Cert(arguments)) => cert::run(&arguments),
         Some(Command::ApiKey(arguments)) => api_key::run(&arguments),

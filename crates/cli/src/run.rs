@@ -22,6 +22,7 @@ use crate::built_in::BuiltInSite;
 use crate::config::ConfigFile;
 use crate::conflicts::ListenAddress;
 use crate::control::{Control, ControlState, LogLevel, Observed, Places};
+use crate::health_checks::HealthChecks;
 use crate::key_fetcher::KeyFetcher;
 use crate::listeners::ListenAddresses;
 use crate::metrics_reader::ProcessFiles;
@@ -266,6 +267,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     service_manager::ready();
     let upkeep = Upkeep {
         key_fetcher: KeyFetcher::new(),
+        health_checks: HealthChecks::new(running.health_checker()),
         file: reloaded,
         control,
         tls,

@@ -6,6 +6,7 @@ use blitz_host::serving::Tick;
 
 use crate::access_log::OpenAccessLog;
 use crate::control::Control;
+use crate::health_checks::HealthChecks;
 use crate::key_fetcher::KeyFetcher;
 use crate::otlp::OpenExport;
 use crate::reload::ReloadedFile;
@@ -21,6 +22,7 @@ pub(crate) struct Upkeep {
     pub(crate) access_log: OpenAccessLog,
     pub(crate) export: OpenExport,
     pub(crate) key_fetcher: KeyFetcher,
+    pub(crate) health_checks: HealthChecks,
 }
 
 impl Upkeep {
@@ -55,6 +57,7 @@ impl Upkeep {
         }
         if tick == Tick::Reload {
             self.key_fetcher.start_if_needed();
+            self.health_checks.start_if_needed();
             running.resolve_again();
             if !self.has_files() && !running.has_names() {
                 tracing::info!(

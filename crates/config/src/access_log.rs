@@ -1,5 +1,6 @@
 //! `log.access`: a line for each request.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::process::{Written, quoted};
@@ -34,7 +35,7 @@ pub struct AccessLogWhen {
 }
 
 /// Statuses of responses, 100 to 599.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LoggedStatus {
     /// One status: `404`.
     Code(u16),
@@ -89,10 +90,21 @@ impl LoggedStatus {
         }
     }
 
-    fn written(self) -> String {
+    /// Whether a status is one of these.
+    #[must_use]
+    pub fn matches(self, status: u16) -> bool {
         match self {
-            LoggedStatus::Code(code) => code.to_string(),
-            LoggedStatus::Class(digit) => format!("{digit}xx"),
+            LoggedStatus::Code(code) => code == status,
+            LoggedStatus::Class(digit) => digit == status / 100,
+        }
+    }
+}
+
+impl fmt::Display for LoggedStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoggedStatus::Code(code) => write!(f, "{code}"),
+            LoggedStatus::Class(digit) => write!(f, "{digit}xx"),
         }
     }
 }
@@ -127,7 +139,7 @@ impl Written for AccessLog {
         if !statuses.is_empty() {
             let statuses: Vec<_> = statuses
                 .iter()
-                .map(|status| quoted(&status.written()))
+                .map(|status| quoted(&status.to_string()))
                 .collect();
             when.push(format!("status = [{}]", statuses.join(", ")));
         }

@@ -63,6 +63,8 @@ pub enum Scope {
     UpstreamLimits,
     /// In a table that is the `outlier` of an upstream.
     Outlier,
+    /// In a table that is the `health` of an upstream.
+    Health,
     /// In `control`.
     Control,
     /// In a table that is the `tls` of a site.
@@ -152,6 +154,10 @@ pub enum Kind {
     Share,
     /// A list of statuses, or of `5xx` for all of a class.
     Statuses,
+    /// A status, `5xx`, or a list of these.
+    StatusOrStatuses,
+    /// A path, or a table.
+    Health,
     /// An address to listen on, or `false`.
     ControlAddress,
     /// A list of addresses, or of tables with an address.
@@ -444,6 +450,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Upstream, "connections_max", Kind::NumberTo(CONNECTIONS_MAX), "8192", "the most connections in use of a core to each address of its servers"),
     key(Scope::Upstream, "hash", Kind::ClientKey, "\"client\"", "what chooses the server"),
     key(Scope::Upstream, "hedge", Kind::Duration, "off", "after which time without a response a request without content is [sent a second time](retries.md#hedging)"),
+    key(Scope::Upstream, "health", Kind::Health, "off", "how its servers are checked"),
     key(Scope::Upstream, "limits", Kind::Table(Scope::UpstreamLimits), "those of the process", "limits of its responses"),
     key(Scope::Upstream, "outlier", Kind::Switch(Scope::Outlier), "true", "whether a server gets no requests for a time while it [fails and the others do not](upstreams.md#servers-that-fail)"),
     key(Scope::Upstream, "proxy_protocol", Kind::OneOf(&["v1", "v2"]), "none", "the header that tells the client's address"),
@@ -453,7 +460,6 @@ pub const KEYS: &[Key] = &[
     key(Scope::Upstream, "slow_start", Kind::Time, "off", "how long a server that is new or was unavailable gets fewer requests than its weight"),
     key(Scope::Upstream, "sticky", Kind::Sticky, "off", "how clients stay with a server"),
     planned(Scope::Upstream, "connect_retry", "how long a request waits for a server"),
-    planned(Scope::Upstream, "health", "checks of the servers"),
     planned(Scope::Upstream, "idle_timeout", "how long connections may be idle"),
     planned(Scope::Upstream, "reuse", "whether connections are reused"),
     planned(Scope::Upstream, "tls", "trust and identity"),
@@ -511,6 +517,16 @@ pub const KEYS: &[Key] = &[
     key(Scope::Outlier, "time", Kind::Time, "5s", "how long the first ejection lasts; it doubles each time, up to a minute"),
     key(Scope::UpstreamLimits, "fields_max", Kind::NumberTo(FIELDS_MAX), "`upstream_fields_max` of the process", "fields of a response, and of its trailers"),
     key(Scope::UpstreamLimits, "head_max", Kind::SizeTo(HEAD_MAX), "`upstream_head_max` of the process", "bytes of the fields of a response, and of its trailers"),
+    key(Scope::Health, "body", Kind::Text, "none", "a text that a healthy response has within its first 64 KiB"),
+    key(Scope::Health, "fall", Kind::NumberTo(100), "3", "checks in a row that fail, after which a server is down"),
+    key(Scope::Health, "host", Kind::Text, "that of the URL", "the host of the request"),
+    key(Scope::Health, "interval", Kind::Time, "10s", "the time between two checks, 20 % more or less, from 100 ms to 1 hour"),
+    key(Scope::Health, "kind", Kind::OneOf(&["http", "grpc", "tcp", "tls"]), "\"http\"", "the demand on a server"),
+    key(Scope::Health, "path", Kind::Text, "", "path and query of the request"),
+    key(Scope::Health, "rise", Kind::NumberTo(100), "2", "checks in a row that succeed, after which a server is up again"),
+    key(Scope::Health, "service", Kind::Text, "the whole server", "the service of gRPC"),
+    key(Scope::Health, "status", Kind::StatusOrStatuses, "\"2xx\"", "the statuses of a healthy response"),
+    key(Scope::Health, "timeout", Kind::Time, "2s", "how long a check may take, from 10 ms to 1 minute"),
     key(Scope::Control, "listen", Kind::ControlAddress, "\"127.0.0.1:9180\"", "the address of health, metrics and state, which changes nothing"),
     key(Scope::Control, "socket", Kind::Socket, "\"/run/blitz/control.sock\"", "the socket of `blitz reload`"),
     key(Scope::Tls, "cert", Kind::Text, "one of `certificates`", "the file with the certificate"),
@@ -584,6 +600,7 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::SiteLimits => "site_limits",
         Scope::UpstreamLimits => "upstream_limits",
         Scope::Outlier => "outlier",
+        Scope::Health => "health",
         Scope::Control => "control",
         Scope::Tls => "tls",
         Scope::Certificate => "certificates",
@@ -683,6 +700,7 @@ mod tests {
             Scope::SiteLimits,
             Scope::UpstreamLimits,
             Scope::Outlier,
+            Scope::Health,
             Scope::Control,
             Scope::Tls,
             Scope::Certificate,

@@ -13,6 +13,7 @@ mod diagnostic;
 mod document;
 mod environment;
 mod format;
+mod health;
 mod keys;
 mod method;
 mod model;
@@ -46,6 +47,7 @@ pub use diagnostic::{Diagnostic, Edit, Severity, render, to_json};
 pub use document::Document;
 pub use environment::Environment;
 pub use format::format;
+pub use health::{HEALTH_BODY_MAX, HealthCheck, HealthKind, HttpCheck};
 pub use keys::{
     BUFFER_FILE_MAX, BUFFER_MAX, CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since,
 };

@@ -11,6 +11,7 @@ mod conflicts;
 mod decompress;
 mod fields;
 mod files;
+mod health;
 mod included;
 mod inherit;
 mod key;

@@ -169,6 +169,11 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Keys of `outlier` in an upstream, if it is a table.",
     ),
     (
+        Scope::Health,
+        "Table health",
+        "Keys of `health` in an upstream; a text is its `path`. [Health of servers](health.md) has examples.",
+    ),
+    (
         Scope::Control,
         "Table control",
         "Keys of `[control]`. `control = false` is the same as `false` for both.",
@@ -221,6 +226,17 @@ fn row(key: &Key) -> String {
 const RATE_KEYS: &str = "`\"client\"`, `\"user\"`, `\"header:NAME\"`, `\"cookie:NAME\"`, `\"jwt:CLAIM\"`, a list of these, \
                          whose combinations are counted, or `\"route\"` for all requests together";
 
+/// Values of `to`.
+const TARGET: &str =
+    "URL without a path, or the name of an upstream; a list of them; or their weights";
+
+/// Values of `servers`.
+const SERVERS: &str = "list of URLs, or their weights: `{ \"http://10.0.0.1:3000\" = 3, \"http://10.0.0.2:3000\" = 1 }`";
+
+/// Conditions on values.
+const MATCHES: &str =
+    "by names: `\"text\"`, `\"text*\"`, `\"~regex\"`, `\"!…\"`, `true` or `false`";
+
 /// The allowed values of a key, for the table.
 fn value(kind: Kind) -> String {
     let text = match kind {
@@ -258,16 +274,14 @@ fn value(kind: Kind) -> String {
         Kind::AccessLog => "destination: `\"stdout\"`, a [table](#table-access_log), or `false`",
         Kind::Share => "number from 0 to 1: `0.01`",
         Kind::Statuses => "list of statuses: `[404, \"5xx\"]`",
+        Kind::StatusOrStatuses => "status: `204`, `\"2xx\"`, or a list of these",
+        Kind::Health => "path: `\"/healthz\"`, or a [table](#table-health)",
         Kind::ControlAddress => "address, or `false`",
         Kind::Certificates => "list of files, or of [tables](#tables-of-certificates)",
         Kind::Tls => "`true`, `false`, or a [table](#table-tls)",
         Kind::Status => "200 to 599",
-        Kind::Target => {
-            "URL without a path, or the name of an upstream; a list of them; or their weights"
-        }
-        Kind::Servers => {
-            "list of URLs, or their weights: `{ \"http://10.0.0.1:3000\" = 3, \"http://10.0.0.2:3000\" = 1 }`"
-        }
+        Kind::Target => TARGET,
+        Kind::Servers => SERVERS,
         Kind::Sticky => "`\"cookie\"`, `\"cookie:NAME\"`, `\"client\"` or `\"header:NAME\"`",
         Kind::ClientKey => "`\"client\"`, `\"header:NAME\"` or `\"cookie:NAME\"`",
         Kind::Redirect => "`\"STATUS URL\"` or `\"STATUS /path\"`",
@@ -287,9 +301,7 @@ fn value(kind: Kind) -> String {
             "demands by claims: `{ role = \"admin\" }`, `{ role = [\"a\", \"b\"] }`, `{ role = true }`"
         }
         Kind::Blocks => "list of [blocks](#blocks-when)",
-        Kind::Matches => {
-            "by names: `\"text\"`, `\"text*\"`, `\"~regex\"`, `\"!…\"`, `true` or `false`"
-        }
+        Kind::Matches => MATCHES,
         Kind::FieldTexts => "texts by names of fields: `{ X-Api-Key = \"${KEY}\" }`",
         Kind::Clients => "network, or list of networks, with `!` for all others",
         Kind::MethodOrMethods => "method, or list of methods",

@@ -36,6 +36,7 @@ pub fn schema() -> String {
             "fields": fields(),
             "forward_auth": required(table(Scope::ForwardAuth), "url"),
             "forward_auth_cache": required(table(Scope::ForwardAuthCache), "by"),
+            "health": table(Scope::Health),
             "jwt": table(Scope::Jwt),
             "limits": table(Scope::Limits),
             "listener": required(text_or(table(Scope::Listener)), "address"),
@@ -139,6 +140,8 @@ fn value(kind: Kind) -> Value {
         Kind::AccessLog => any_of([text, json!({ "const": false }), reference("access_log")]),
         Kind::Share => share(),
         Kind::Statuses => statuses(),
+        Kind::StatusOrStatuses => any_of([logged_status(), statuses()]),
+        Kind::Health => health(),
         // About a MiB: a pattern does not count.
         Kind::SizeTo(_) => pattern(&format!(
             "^0*([1-9][0-9]{{0,6}}|[1-9][0-9]{{0,3}}[kK]([iI][bB])?|1[mM]([iI][bB])?)$|{VARIABLE}"
@@ -161,11 +164,7 @@ fn value(kind: Kind) -> Value {
         Kind::Sticky => sticky(),
         Kind::ClientKey => pattern(&format!("^(client|(cookie|header):{TOKEN})$|{VARIABLE}")),
         Kind::Redirect => pattern(&format!("^30[12378] .|{VARIABLE}")),
-        Kind::Respond => any_of([
-            status(),
-            pattern(&format!("^[2-5][0-9][0-9]( |$)|{VARIABLE}")),
-            reference("respond"),
-        ]),
+        Kind::Respond => respond(),
         Kind::Fields => reference("fields"),
         Kind::ErrorPages => error_pages(&text),
         Kind::Table(Scope::Control) => any_of([
@@ -267,6 +266,18 @@ fn fields() -> Value {
     })
 }
 
+fn respond() -> Value {
+    any_of([
+        status(),
+        pattern(&format!("^[2-5][0-9][0-9]( |$)|{VARIABLE}")),
+        reference("respond"),
+    ])
+}
+
+fn health() -> Value {
+    any_of([pattern(&format!("^/|{VARIABLE}")), reference("health")])
+}
+
 fn size() -> Value {
     pattern(&format!("^0*[1-9][0-9]*([kKmMgG]([iI][bB])?)?$|{VARIABLE}"))
 }
@@ -313,11 +324,14 @@ fn status() -> Value {
 }
 
 fn statuses() -> Value {
-    let one = any_of([
+    json!({ "type": "array", "items": logged_status() })
+}
+
+fn logged_status() -> Value {
+    any_of([
         json!({ "type": "integer", "minimum": 100, "maximum": 599 }),
         pattern(&format!("^[1-5]([0-9][0-9]|xx)$|{VARIABLE}")),
-    ]);
-    json!({ "type": "array", "items": one })
+    ])
 }
 
 fn rate() -> Value {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::access_log::Share;
+use crate::health::HealthCheck;
 use crate::span::{Placed, Span};
 use crate::units::{StatusPattern, TimeLimit};
 
@@ -102,6 +103,8 @@ settings! {
     queue: Queue,
     /// Which requests are sent again.
     retry: Retry,
+    /// How its servers are checked.
+    health: HealthCheck,
     /// How long a server that is new or was unavailable gets fewer requests than its weight.
     slow_start: Duration,
 }

@@ -25,6 +25,7 @@ use blitz_site::{
 
 use crate::forward::{LoopId, add_request_id_to_response, told_client};
 use crate::grpc;
+use crate::health::HealthChecker;
 use crate::https_redirect::HttpsRedirect;
 use crate::metrics::{ConfigurationStatus, MetricsReader};
 use crate::options::Options;
@@ -355,6 +356,12 @@ impl Running {
         StateReader::new(self.cores().handle(), &self.newest)
     }
 
+    /// The checker of the servers of its upstreams, which a program runs on a core beside those of the gateway.
+    #[must_use]
+    pub fn health_checker(&self) -> HealthChecker {
+        HealthChecker::new(&self.newest)
+    }
+
     /// Replaces its sites while it runs, for programs that wait for no signals.
     pub fn reloading(&mut self) -> Reloading<'_> {
         Reloading::new(
@@ -370,7 +377,10 @@ impl Running {
     #[must_use]
     pub fn metrics(&self) -> MetricsReader {
         let labels = Arc::clone(self.maker.labels());
-        MetricsReader::new(self.cores(), labels, self.status.clone(), self.series_max)
+        let status = self.status.clone();
+        let reader = MetricsReader::new(self.cores(), labels, status, self.series_max);
+        let newest = Arc::clone(&self.newest);
+        reader.with_servers(move || newest.load().server_facts())
     }
 
     /// Stops accepting, lets requests complete, and drops the rest after `limit`. A second call can

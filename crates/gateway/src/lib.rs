@@ -10,6 +10,7 @@ mod flow;
 mod forward;
 mod gateway;
 mod grpc;
+mod health;
 mod https_redirect;
 mod metrics;
 mod options;
@@ -45,6 +46,7 @@ pub use compile::{ReadFile, compile};
 pub use explain::{Explanation, RequestOutcome, explain};
 pub use forward::{InvalidLoopId, LoopId};
 pub use gateway::{Gateway, OnCore, Running};
+pub use health::HealthChecker;
 pub use metrics::{ConfigurationStatus, ExportFacts, Exposition, MetricsReader, ProcessFacts};
 pub use options::Options;
 pub use reloading::{Reloading, Replacement};
@@ -56,9 +58,10 @@ pub use snapshot::{NewSites, SteppedReloads};
 pub use start_error::StartError;
 pub use target::{Origin, Prefix, Target, TargetError};
 pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};
-pub use upstream::{AddressFigures, ResponseTimes};
+pub use upstream::{AddressFigures, CheckState, ResponseTimes};
 pub use upstream_report::{
-    AddressOnCore, AddressReport, CoreCounters, StateReader, UpstreamReport,
+    AddressOnCore, AddressReport, CheckReport, CoreCounters, DrainError, StateReader,
+    UpstreamReport,
 };
 
 pub use blitz_site::access_log;

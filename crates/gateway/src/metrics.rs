@@ -7,6 +7,7 @@ mod family;
 mod labels;
 mod protobuf;
 mod requests;
+mod servers;
 mod status;
 mod text;
 
@@ -20,8 +21,10 @@ use blitz_site::rate::RateStoreFacts;
 use collect::Samples;
 use family::{Families, Family, Value};
 use requests::{Accepted, add_requests};
+use servers::add_servers;
 
 pub(crate) use labels::{Labels, hidden_urls};
+pub(crate) use servers::ServerFacts;
 
 pub use status::ConfigurationStatus;
 
@@ -38,6 +41,7 @@ pub struct MetricsReader {
     status: ConfigurationStatus,
     series_max: usize,
     build: [String; 2],
+    servers: Arc<dyn Fn() -> Vec<ServerFacts> + Send + Sync>,
     process: Arc<dyn Fn() -> ProcessFacts + Send + Sync>,
     certificates: Arc<dyn Fn() -> Vec<(String, f64)> + Send + Sync>,
     exports: Arc<dyn Fn() -> ExportFacts + Send + Sync>,
@@ -99,6 +103,7 @@ impl MetricsReader {
             status,
             series_max,
             build: Default::default(),
+            servers: Arc::new(Vec::new),
             process: Arc::new(ProcessFacts::default),
             certificates: Arc::new(Vec::new),
             exports: Arc::new(ExportFacts::default),
@@ -111,6 +116,15 @@ impl MetricsReader {
     #[must_use]
     pub fn with_build(mut self, version: &str, revision: &str) -> MetricsReader {
         self.build = [version.to_owned(), revision.to_owned()];
+        self
+    }
+
+    /// With facts of the servers of upstreams, which each reading asks for.
+    pub(crate) fn with_servers(
+        mut self,
+        servers: impl Fn() -> Vec<ServerFacts> + Send + Sync + 'static,
+    ) -> MetricsReader {
+        self.servers = Arc::new(servers);
         self
     }
 
@@ -166,6 +180,7 @@ impl MetricsReader {
         let series = cores.clone().flat_map(|(_, core)| &core.series);
         add_requests(&mut families, accepted, &self.labels.texts(), series);
         counts::add_counts(&mut families, cores, &self.cores.counters());
+        add_servers(&mut families, &(self.servers)());
         self.add_facts(&mut families, samples.absent);
         Exposition {
             families: families.0,

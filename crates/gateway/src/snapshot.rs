@@ -12,18 +12,20 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use blitz_host::names::Resolver;
-use blitz_http::{ClientTls, ClientTlsSlot, Cores, TlsConfigError, UpstreamTls, core_local};
+use blitz_http::{
+    ClientTls, ClientTlsSlot, Cores, ProxyVersion, TlsConfigError, UpstreamTls, core_local,
+};
 use blitz_site::access_log::AccessLog;
 use blitz_site::{CoreObservers, EndpointMaker, Observers, TraceSettings, count};
 
 use crate::https_redirect::HttpsRedirect;
-use crate::metrics::{Labels, hidden_urls};
+use crate::metrics::{Labels, ServerFacts, hidden_urls};
 use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
 use crate::target::{Origin, Target};
 use crate::upstream::{
-    Balancer, ConnectionSettings, Group, GroupConfig, Identity, Members, States, UpstreamConfig,
-    UpstreamSet, UpstreamState,
+    Balancer, Check, CheckState, Checks, ConnectionSettings, Group, GroupChecks, GroupConfig,
+    Identity, Member, Members, States, UpstreamConfig, UpstreamSet, UpstreamState,
 };
 
 /// Sites, their upstreams, and where clear text is redirected to.
@@ -39,6 +41,8 @@ pub(crate) struct Snapshot {
     used_alone: HashSet<usize>,
     /// Several servers of a route, with their numbers among the upstreams.
     groups: Vec<(Arc<GroupConfig>, Box<[usize]>)>,
+    /// The checks of the servers of each of them.
+    group_checks: Vec<GroupChecks>,
     /// The numbers of authorizers among the upstreams, with their hosts, by their URLs.
     authorizers: HashMap<String, (usize, String)>,
     observed: ObserverSettings,
@@ -64,6 +68,67 @@ impl Snapshot {
             }
         }
         self.upstreams.iter().zip(names)
+    }
+
+    /// The checks of servers, each with the name of an upstream; those that upstreams share come once for each.
+    pub(crate) fn checks(&self) -> impl Iterator<Item = (&Arc<Check>, &str)> {
+        let numbered = self.numbered_checks();
+        numbered.map(|(_, check, name)| (check, name))
+    }
+
+    /// The same with the numbers of the upstreams.
+    pub(crate) fn numbered_checks(&self) -> impl Iterator<Item = (usize, &Arc<Check>, &str)> {
+        let groups = self.groups.iter().zip(&self.group_checks);
+        groups.flat_map(|((config, numbers), checks)| {
+            let servers = numbers.iter().zip(config.names()).zip(checks.iter());
+            servers.filter_map(|((number, name), check)| Some((*number, check.as_ref()?, name)))
+        })
+    }
+
+    /// The servers that are checked or drained, for metrics. A server comes once for each way in which it is checked.
+    pub(crate) fn server_facts(&self) -> Vec<ServerFacts> {
+        let mut known = HashSet::new();
+        let checks = self.checks().map(|(check, _)| check);
+        let checks = checks.filter(|check| known.insert(check.id));
+        let checked = checks.map(|check| ServerFacts {
+            label: Arc::clone(&check.subject.label),
+            checks: check.counts(),
+            is_up: match check.state() {
+                CheckState::Unknown => None,
+                state => Some(state == CheckState::Up),
+            },
+            is_drained: false,
+        });
+        let upstreams = self.upstreams.iter();
+        let drained = upstreams.filter(|upstream| upstream.member.is_drained());
+        let drained = drained.map(|upstream| ServerFacts {
+            label: Arc::clone(&upstream.label),
+            checks: [0; 2],
+            is_up: None,
+            is_drained: true,
+        });
+        checked.chain(drained).collect()
+    }
+
+    /// The servers with this URL, with their numbers among the upstreams.
+    pub(crate) fn members_of(&self, url: &str) -> impl Iterator<Item = (usize, &Arc<Member>)> {
+        let numbered = self.upstreams.iter().enumerate();
+        let named = numbered.filter(move |(_, upstream)| *upstream.member.url == *url);
+        named.map(|(number, upstream)| (number, &upstream.member))
+    }
+
+    /// The name of an upstream of which this server is the last that gets new requests.
+    pub(crate) fn last_of(&self, url: &str) -> Option<String> {
+        let last = self.groups.iter().find(|(config, numbers)| {
+            let servers = numbers.iter().map(|number| &self.upstreams[*number].member);
+            let weighted = servers.zip(config.weights_of_servers());
+            let mut taking = weighted.filter(|(member, weight)| *weight && !member.is_drained());
+            numbers
+                .iter()
+                .any(|number| *self.upstreams[*number].member.url == *url)
+                && taking.all(|(member, _)| *member.url == *url)
+        });
+        last.map(|(config, _)| config.target_names())
     }
 
     /// Whether routes have the upstream of this number alone, and not only as one of several servers.
@@ -261,7 +326,9 @@ impl CoreSnapshot {
             let (config, servers) = &self.shared.groups[number];
             let balancers = servers.iter();
             let balancers = balancers.map(|number| Rc::clone(self.balancer(*number, upstreams)));
-            Group::new(config, balancers.collect(), blitz_http::random_u64())
+            let checks = &self.shared.group_checks[number];
+            let seed = blitz_http::random_u64();
+            Group::new(config, balancers.collect(), seed).with_checks(checks)
         })
     }
 }
@@ -287,6 +354,8 @@ pub(crate) struct SnapshotMaker {
     labels: Arc<Labels>,
     /// The servers of all of them.
     members: Members,
+    /// The checks of servers of all of them.
+    checks: Checks,
 }
 
 impl SnapshotMaker {
@@ -299,6 +368,7 @@ impl SnapshotMaker {
             made: 0,
             labels: Arc::new(Labels::new()),
             members: Members::default(),
+            checks: Checks::default(),
         }
     }
 
@@ -321,6 +391,7 @@ impl SnapshotMaker {
         let mut upstreams = Vec::new();
         let mut used_alone = HashSet::new();
         let mut groups = Vec::new();
+        let mut proxy_versions = Vec::new();
         let mut group_numbers = HashMap::new();
         for forward in sites.forwards_mut() {
             let settings = forward.connection_settings;
@@ -346,6 +417,7 @@ impl SnapshotMaker {
                     let servers = servers.map(|(server, own)| number(server, settings.with(own)));
                     let servers = servers.collect::<Result<_, _>>()?;
                     groups.push((Arc::clone(&group.config), servers));
+                    proxy_versions.push(forward.proxy_protocol);
                     group_numbers.insert(key, groups.len() - 1);
                     groups.len() - 1
                 }
@@ -364,6 +436,7 @@ impl SnapshotMaker {
         }
         Ok(Snapshot {
             authorizers,
+            group_checks: self.group_checks(&groups, &proxy_versions, &upstreams),
             endpoints: sites.endpoints(),
             sites,
             https_redirect,
@@ -375,6 +448,24 @@ impl SnapshotMaker {
             change: None,
             id: self.made,
         })
+    }
+
+    /// The checks of the servers of groups, whose connections begin with a PROXY header of these versions.
+    fn group_checks(
+        &mut self,
+        groups: &[(Arc<GroupConfig>, Box<[usize]>)],
+        proxy_versions: &[Option<ProxyVersion>],
+        upstreams: &[UpstreamConfig],
+    ) -> Vec<GroupChecks> {
+        let groups = groups.iter().zip(proxy_versions);
+        let checks = groups.map(|((config, numbers), version)| {
+            let settings = config.settings_of_servers();
+            let servers = config.servers.iter().zip(numbers).zip(settings);
+            let servers = servers
+                .map(|((target, number), settings)| (&**target, &upstreams[*number], settings));
+            self.checks.of_group(servers, *version)
+        });
+        checks.collect()
     }
 
     /// A snapshot of these sites, which replaces another one.

@@ -1,6 +1,7 @@
 //! Upstreams: their servers and addresses, and which one is used next.
 
 mod balancer;
+mod check;
 mod choice;
 mod cooldown;
 mod ejection;
@@ -18,10 +19,12 @@ mod set;
 mod shared_retries;
 
 pub(crate) use balancer::{AddressState, Balancer, Pick, States, Tried, UpstreamState};
+pub use check::CheckState;
+pub(crate) use check::{Check, CheckSubject, Checks, GroupChecks, Outcome};
 pub(crate) use choice::Choice;
 pub use figures::{AddressFigures, ResponseTimes};
 pub(crate) use group::{Group, GroupConfig};
-pub(crate) use member::{CheckState, Member, Members};
+pub(crate) use member::{Member, Members};
 pub(crate) use name_failure::failure_of_name;
 pub(crate) use retry_budget::{Processed, RetryBudget, RetryShare};
 pub(crate) use selector::ClientValue;

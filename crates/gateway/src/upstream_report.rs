@@ -1,9 +1,10 @@
 //! The state of a running gateway for its operators: its upstreams and the failures of late on all cores, and the
 //! counters of each core.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use blitz_host::names::{LookupResult, NameChange};
@@ -12,7 +13,9 @@ use blitz_site::{Counters, FAILURES_MAX, Failure, RecentFailure};
 
 use crate::snapshot::{Snapshot, states_on_core};
 use crate::target::Origin;
-use crate::upstream::{AddressFigures, AddressState, States, UpstreamConfig, failure_of_name};
+use crate::upstream::{
+    AddressFigures, AddressState, Check, CheckState, States, UpstreamConfig, failure_of_name,
+};
 
 /// How long to wait for a core; the state of one that is busy for longer is not included.
 const CORE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -42,6 +45,42 @@ pub struct UpstreamReport {
     pub change: Option<Arc<NameChange>>,
     /// Its addresses; empty while its name is being resolved.
     pub addresses: Vec<AddressReport>,
+    /// Its checks, one for each way in which upstreams have it checked.
+    pub checks: Vec<CheckReport>,
+    /// Whether an operator has drained it.
+    pub is_drained: bool,
+}
+
+/// The checks of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckReport {
+    /// The names of upstreams that have it checked so.
+    pub names: Vec<String>,
+    /// The way, for people.
+    pub way: String,
+    /// The verdict.
+    pub state: CheckState,
+    /// When the verdict changed; `None` before the first one.
+    pub changed: Option<SystemTime>,
+    /// When the last check ended, and how long it took.
+    pub last: Option<(SystemTime, Duration)>,
+    /// Why the last check failed; `None` if it passed.
+    pub problem: Option<String>,
+    /// Checks that have passed.
+    pub passed: u64,
+    /// Checks that have failed.
+    pub failed: u64,
+}
+
+/// Why a server cannot be drained.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DrainError {
+    /// The configuration in use has no server with this URL.
+    Unknown,
+    /// Routes have it alone, so that their requests could go nowhere else.
+    Alone,
+    /// It is the last server of this upstream that gets requests.
+    Last(String),
 }
 
 /// An address of an upstream.
@@ -101,6 +140,7 @@ impl StateReader {
         for (number, report) in reports.iter_mut().enumerate() {
             report.is_used_alone = snapshot.is_used_alone(number);
         }
+        add_checks(&mut reports, &snapshot);
         let has_name = |(config, _): (&UpstreamConfig, _)| config.name.is_some();
         let have_names: Vec<_> = snapshot.upstreams().map(has_name).collect();
         let id = snapshot.id();
@@ -113,6 +153,37 @@ impl StateReader {
             }
         }
         reports
+    }
+
+    /// Drains a server, which then gets only the requests of clients that stay with it by a cookie, or has it take
+    /// requests again. Returns whether that is a change. It stays so over reloads, as long as the configuration has the
+    /// server.
+    ///
+    /// # Errors
+    /// See [`DrainError`].
+    pub fn set_drained(&self, url: &str, is_drained: bool) -> Result<bool, DrainError> {
+        let snapshot = self.newest.load_full();
+        let members: Vec<_> = snapshot.members_of(url).collect();
+        if members.is_empty() {
+            return Err(DrainError::Unknown);
+        }
+        if is_drained {
+            if members
+                .iter()
+                .any(|(number, _)| snapshot.is_used_alone(*number))
+            {
+                return Err(DrainError::Alone);
+            }
+            if let Some(name) = snapshot.last_of(url) {
+                return Err(DrainError::Last(name));
+            }
+        }
+        let mut is_change = false;
+        for (_, member) in members {
+            is_change |= member.is_drained() != is_drained;
+            member.set_drained(is_drained);
+        }
+        Ok(is_change)
     }
 
     /// The counters of each core. A core that does not answer within a second is left out.
@@ -196,7 +267,40 @@ fn report((config, names): (&UpstreamConfig, Vec<&str>)) -> UpstreamReport {
         failure,
         change: config.name.as_ref().and_then(|name| name.last_change()),
         addresses: addresses.into_iter().map(unused).collect(),
+        checks: Vec::new(),
+        is_drained: config.member.is_drained(),
         url,
+    }
+}
+
+/// The checks of each server.
+fn add_checks(reports: &mut [UpstreamReport], snapshot: &Snapshot) {
+    let mut known = HashMap::new();
+    for (number, check, name) in snapshot.numbered_checks() {
+        let all = &mut reports[number].checks;
+        let at = *known.entry((number, check.id)).or_insert_with(|| {
+            all.push(report_of_check(check));
+            all.len() - 1
+        });
+        let names = &mut all[at].names;
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+}
+
+fn report_of_check(check: &Check) -> CheckReport {
+    let last = check.last();
+    let [passed, failed] = check.counts();
+    CheckReport {
+        names: Vec::new(),
+        way: check.settings.to_string(),
+        state: check.state(),
+        changed: last.changed,
+        last: last.ended,
+        problem: last.problem,
+        passed,
+        failed,
     }
 }
 

@@ -134,6 +134,9 @@ pub struct ClientOptions {
     /// Requests that an HTTP/2 connection carries before the server's SETTINGS say how many it allows. A server
     /// refuses what exceeds its limit, unprocessed.
     pub requests_before_settings: usize,
+    /// Whether handshakes of a pool may resume sessions of earlier connections of this core. Those of others are
+    /// complete, and leave none behind.
+    pub resume: bool,
 }
 
 /// Options of one request, on the way to its server and of its client's connection while it lasts, before those of the
@@ -155,6 +158,7 @@ impl Default for ClientOptions {
             body_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(55),
             requests_before_settings: 1,
+            resume: true,
         }
     }
 }

@@ -143,7 +143,7 @@ impl Pool {
     pub fn upstream_tls(&self, address: &Address, tls: &UpstreamTls) -> Upstream {
         let secure = || EndpointTls {
             upstream: tls.clone(),
-            connector: RefCell::new(tls.connector(Handshakes::Resumable)),
+            connector: RefCell::new(tls.connector(self.0.handshakes())),
         };
         let key = (
             address.clone(),
@@ -245,7 +245,7 @@ impl Upstream {
         };
         let secure = |tls: &EndpointTls| EndpointTls {
             upstream: tls.upstream.clone(),
-            connector: RefCell::new(tls.upstream.connector(Handshakes::Resumable)),
+            connector: RefCell::new(tls.upstream.connector(pool.handshakes())),
         };
         let make = || (tls.as_ref().map(secure), self.0.protocol.get());
         let key = (address.clone(), kind, heads, header);
@@ -427,7 +427,7 @@ impl Upstream {
         if let Some(tls) = &self.0.tls
             && tls.upstream.has_replaced(&tls.connector.borrow())
         {
-            let connector = tls.upstream.connector(Handshakes::Resumable);
+            let connector = tls.upstream.connector(self.0.pool.handshakes());
             self.0.settings.set(connector.id);
             tls.connector.replace(connector);
         }
@@ -613,6 +613,13 @@ async fn exclusive(upstream: &Upstream) -> Result<Connection, ClientError> {
 }
 
 impl PoolState {
+    fn handshakes(&self) -> Handshakes {
+        match self.options.resume {
+            true => Handshakes::Resumable,
+            false => Handshakes::Full,
+        }
+    }
+
     fn decrement_idle(&self) {
         self.idle.set(self.idle.get() - 1);
         count(|counters| counters.upstream_idle -= 1);

@@ -7,7 +7,7 @@ use super::negotiation::prefers_html;
 use super::page;
 
 /// Method, path and meaning.
-const ENTRIES: [(&str, &str, &str); 16] = [
+const ENTRIES: [(&str, &str, &str); 18] = [
     ("GET", "/livez", "whether the process answers"),
     (
         "GET",
@@ -30,6 +30,16 @@ const ENTRIES: [(&str, &str, &str); 16] = [
         "GET",
         "/upstreams",
         "upstreams with their addresses and connections",
+    ),
+    (
+        "POST",
+        "/upstreams/drain",
+        "no new requests for ?server=URL but those with its cookie; over the socket only",
+    ),
+    (
+        "POST",
+        "/upstreams/undrain",
+        "requests again for ?server=URL; over the socket only",
     ),
     ("GET", "/certificates", "certificates in use"),
     (
@@ -89,7 +99,7 @@ pub(super) fn starting() -> Response {
 fn text() -> String {
     let mut text = "Blitz\n\n".to_owned();
     for (method, path, meaning) in ENTRIES {
-        text += &format!("{method:4} {path:13}  {meaning}\n");
+        text += &format!("{method:4} {path:18}  {meaning}\n");
     }
     text
 }

@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use blitz::extract::State;
 use blitz::{Peer, Response};
-use blitz_gateway::{AddressOnCore, AddressReport, Failure, ResponseTimes, UpstreamReport};
+use blitz_gateway::{
+    AddressOnCore, AddressReport, CheckReport, CheckState, Failure, ResponseTimes, UpstreamReport,
+};
 use serde_json::{Value, json};
 
 use super::access::Reach;
@@ -41,12 +43,37 @@ fn of_upstream(upstream: &UpstreamReport, now: SystemTime) -> Value {
         "url": upstream.url,
         "names": upstream.names,
         "used_alone": upstream.is_used_alone,
+        "drained": upstream.is_drained,
+        "checks": upstream.checks.iter().map(|check| of_check(check)).collect::<Vec<_>>(),
         "failure": upstream.failure.map(Failure::detail),
         "addresses": addresses,
         "addresses_before": before.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "changed": change.map(|change| rfc3339(change.at)),
         "seconds_since_change": age.map(|age| age.as_secs_f64()),
     })
+}
+
+fn of_check(check: &CheckReport) -> Value {
+    let last = check.last;
+    json!({
+        "names": check.names,
+        "check": check.way,
+        "state": state_name(check.state),
+        "since": check.changed.map(rfc3339),
+        "problem": check.problem,
+        "last": last.map(|(ended, _)| rfc3339(ended)),
+        "last_seconds": last.map(|(_, took)| took.as_secs_f64()),
+        "passed": check.passed,
+        "failed": check.failed,
+    })
+}
+
+fn state_name(state: CheckState) -> &'static str {
+    match state {
+        CheckState::Unknown => "unknown",
+        CheckState::Up => "up",
+        CheckState::Down => "down",
+    }
 }
 
 fn of_address(address: &AddressReport, now: SystemTime) -> Value {

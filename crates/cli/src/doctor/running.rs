@@ -429,12 +429,14 @@ fn advice<'a>(states: impl Iterator<Item = &'a State>) -> &'static str {
     const UNRESOLVED: &str =
         "see whether the name is right, and whether the DNS server has it: `getent hosts NAME`";
     const SILENT: &str = "see whether it hangs or is overloaded; `timeout.response` ends requests without a response";
+    const UNHEALTHY: &str = "see why its check fails, and whether the `health` of the upstream demands the right response";
     let advice = states.filter_map(|state| match state {
         State::Unreachable { at_tls: true, .. } => Some((0, AT_TLS)),
         State::Unreachable { .. } => Some((1, UNREACHABLE)),
         State::Unresolved(_) => Some((2, UNRESOLVED)),
         State::Silent { .. } => Some((3, SILENT)),
-        State::Ok | State::Unused | State::Servers { .. } => None,
+        State::Unhealthy(_) => Some((4, UNHEALTHY)),
+        State::Ok | State::Unused | State::Drained | State::Servers { .. } => None,
     });
     advice.min().map_or(UNREACHABLE, |(_, advice)| advice)
 }
@@ -489,7 +491,8 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 
 fn problem(state: &State) -> Option<String> {
     match state {
-        State::Ok | State::Unused | State::Servers { .. } => None,
+        State::Ok | State::Unused | State::Drained | State::Servers { .. } => None,
+        State::Unhealthy(reason) => Some(format!("is down by its checks: {reason}")),
         State::Silent {
             address,
             active,

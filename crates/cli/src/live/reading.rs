@@ -49,6 +49,10 @@ pub(super) struct Server {
     /// Why its name has no address.
     pub(super) failure: Option<String>,
     pub(super) addresses: Vec<Address>,
+    /// Why its checks say that it is down.
+    pub(super) check_problem: Option<String>,
+    /// Whether it gets no new requests, because an operator said so.
+    pub(super) is_drained: bool,
     /// The last change of the addresses of its name.
     pub(super) change: Option<NameChange>,
 }
@@ -177,7 +181,11 @@ impl Reading {
 /// `recent` is the beginning of the window.
 fn server(value: &Value, recent: &str) -> Server {
     let addresses = value["addresses"].as_array().into_iter().flatten();
+    let mut checks = value["checks"].as_array().into_iter().flatten();
+    let down = checks.find(|check| check["state"] == "down");
     Server {
+        check_problem: down.map(|check| text(&check["problem"])),
+        is_drained: value["drained"].as_bool().unwrap_or_default(),
         url: text(&value["url"]),
         names: texts(&value["names"]),
         is_used_alone: value["used_alone"].as_bool().unwrap_or_default(),

@@ -70,6 +70,10 @@ pub(crate) enum State {
         /// Some of them accept connections, but TLS fails there.
         at_tls: bool,
     },
+    /// Its checks say that it is down, for this reason.
+    Unhealthy(String),
+    /// It gets no new requests, because an operator said so.
+    Drained,
     /// An address has got requests and responded to none of them of late.
     Silent {
         address: String,
@@ -77,7 +81,7 @@ pub(crate) enum State {
         active: u64,
         seconds: u64,
     },
-    /// Of an upstream with servers: some of them have one of the three states before.
+    /// Of an upstream with servers: some of them have a problem.
     Servers {
         down: usize,
         servers: usize,
@@ -100,6 +104,9 @@ impl State {
                 at_tls: addresses.iter().any(|address| address.fails_at_tls),
             };
         }
+        if let Some(problem) = &server.check_problem {
+            return State::Unhealthy(problem.clone());
+        }
         let silent = addresses.iter().find(|one| is_silent(before, one));
         match silent {
             Some(one) => State::Silent {
@@ -107,6 +114,7 @@ impl State {
                 active: one.active,
                 seconds: one.seconds_unanswered as u64,
             },
+            None if server.is_drained => State::Drained,
             None if addresses.iter().any(|address| address.is_used) => State::Ok,
             None => State::Unused,
         }
@@ -126,18 +134,18 @@ impl State {
     }
 
     fn is_problem(&self) -> bool {
-        !matches!(self, State::Ok | State::Unused)
+        !matches!(self, State::Ok | State::Unused | State::Drained)
     }
 
     /// Whether requests cannot be sent to the server.
     pub(crate) fn is_down(&self) -> bool {
         match self {
-            State::Unresolved(_) => true,
+            State::Unresolved(_) | State::Unhealthy(_) => true,
             State::Unreachable {
                 failed, addresses, ..
             } => failed.len() == *addresses,
             State::Servers { down, servers } => down == servers,
-            State::Ok | State::Unused | State::Silent { .. } => false,
+            State::Ok | State::Unused | State::Drained | State::Silent { .. } => false,
         }
     }
 }
@@ -320,6 +328,26 @@ mod tests {
             addresses: vec![address],
             ..Server::default()
         }
+    }
+
+    #[test]
+    fn a_server_is_down_by_its_checks_or_drained() {
+        let mut one = server("http://b:1", &["app"], false);
+        one.is_drained = true;
+        assert_eq!(State::of(None, &one), State::Drained);
+        assert!(!State::Drained.is_problem() && !State::Drained.is_down());
+        one.check_problem = Some("connection refused".to_owned());
+        let unhealthy = State::Unhealthy("connection refused".to_owned());
+        assert_eq!(State::of(None, &one), unhealthy);
+        assert!(unhealthy.is_problem() && unhealthy.is_down());
+        let both = State::of_servers([&unhealthy, &State::Ok].into_iter());
+        assert_eq!(
+            both,
+            State::Servers {
+                down: 1,
+                servers: 2
+            }
+        );
     }
 
     #[test]

@@ -198,7 +198,7 @@ fn upstream(upstream: &Upstream) -> impl Iterator<Item = Row> {
 /// The part of a state for which its column has no room.
 fn details(upstream: &Upstream) -> Option<String> {
     match upstream.state.as_ref()? {
-        State::Unresolved(reason) => Some(reason.clone()),
+        State::Unresolved(reason) | State::Unhealthy(reason) => Some(reason.clone()),
         State::Unreachable {
             failed, addresses, ..
         } if failed.len() < *addresses => Some(failed.join(", ")),
@@ -231,6 +231,8 @@ fn state(upstream: &Upstream) -> Cell {
         State::Ok => (Tone::Plain, "ok".to_owned()),
         State::Unused => (Tone::Dim, "unused".to_owned()),
         State::Unresolved(_) => (Tone::Bad, "no address".to_owned()),
+        State::Unhealthy(_) => (Tone::Bad, "unhealthy".to_owned()),
+        State::Drained => (Tone::Dim, "drained".to_owned()),
         State::Unreachable {
             failed,
             addresses,

@@ -32,6 +32,7 @@ mod rate_store;
 mod reload_listeners;
 mod run;
 mod running_config;
+mod servers;
 mod service_manager;
 mod several_servers;
 mod tail;

@@ -89,26 +89,25 @@ impl Reader<'_> {
     fn logged_statuses(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<LoggedStatus> {
         let is_status =
             |value: &DeValue<'_>| matches!(value, DeValue::String(_) | DeValue::Integer(_));
-        let mut statuses = Vec::new();
-        for item in self.items(value, STATUSES, is_status) {
-            let status = match item.get_ref() {
-                DeValue::Integer(number) => LoggedStatus::parse(number.as_str()),
-                _ => match self.text(item, STATUSES) {
-                    Some(text) => LoggedStatus::parse(&text.value),
-                    None => continue,
-                },
-            };
-            match status {
-                Some(status) => statuses.push(status),
-                None => self.error(
-                    "status",
-                    item.span(),
-                    "this is no status of a response",
-                    "write for example 404, or \"5xx\" for all from 500",
-                ),
-            }
+        let items = self.items(value, STATUSES, is_status).iter();
+        items.filter_map(|item| self.logged_status(item)).collect()
+    }
+
+    /// A status, or all of a class.
+    pub(super) fn logged_status(&mut self, item: &Spanned<DeValue<'_>>) -> Option<LoggedStatus> {
+        let status = match item.get_ref() {
+            DeValue::Integer(number) => LoggedStatus::parse(number.as_str()),
+            _ => LoggedStatus::parse(&self.text(item, STATUSES)?.value),
+        };
+        if status.is_none() {
+            self.error(
+                "status",
+                item.span(),
+                "this is no status of a response",
+                "write for example 404, or \"5xx\" for all from 500",
+            );
         }
-        statuses
+        status
     }
 
     pub(super) fn share(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Share> {

@@ -210,6 +210,7 @@ fn place(scope: Scope) -> String {
         Scope::UpstreamLimits => "`limits` of an upstream".to_owned(),
         Scope::Retry => "`retry` of an upstream".to_owned(),
         Scope::Queue => "`queue` of an upstream".to_owned(),
+        Scope::Health => "`health` of an upstream".to_owned(),
         _ => format!("`{}`", keys::table_name(scope)),
     }
 }

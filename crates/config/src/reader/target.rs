@@ -102,6 +102,9 @@ impl Reader<'_> {
             );
         }
         let (servers, span) = servers?;
+        if let Some(health) = &own.settings.health {
+            self.check_health(health, &servers);
+        }
         Some(OwnTarget {
             proxy_protocol,
             limits,

@@ -28,6 +28,7 @@ impl Reader<'_> {
             "hedge" => settings.hedge = self.time_limit(value),
             "queue" => settings.queue = self.queue(value),
             "retry" => settings.retry = self.retry(value),
+            "health" => settings.health = self.health(value),
             "slow_start" => settings.slow_start = self.placed_duration(value),
             _ => {}
         }

@@ -125,6 +125,7 @@ replace_errors = true
 "GET,HEAD /gone" = { respond = 410 }
 "/static" = { files = "/srv/www", index = ["index.html"], extensions = [".html"], fallback = "/index.html", hidden = false, list = true, symlinks = "deny" }
 "/text".respond = "503 back soon"
+"/calls" = "calls"
 
 [site."app.example"."/closed"]
 respond = { status = 503, file = "/srv/closed.html", headers.Retry-After = "600" }
@@ -154,6 +155,11 @@ connections_max = 100
 hedge = "200ms"
 queue = { max = 64, timeout = "2s" }
 retry = { on = [502, "503", "5xx"], budget = 0.1 }
+health = { kind = "http", path = "/healthz?a=b", host = "app.internal", status = ["2xx", 404], body = "ok", interval = "5s", timeout = "1s", rise = 3, fall = 5 }
+
+[upstream.calls]
+servers = ["h2c://calls.internal"]
+health = { kind = "grpc", service = "shop.Cart" }
 "#;
 
 /// One application.

@@ -61,7 +61,8 @@ fn planned_keys_are_not_yet() {
             | Scope::Queue
             | Scope::SiteLimits
             | Scope::UpstreamLimits
-            | Scope::Outlier => continue,
+            | Scope::Outlier
+            | Scope::Health => continue,
             Scope::AccessLog | Scope::AccessLogWhen => continue,
             Scope::Listener => format!("listen = [{{ address = \":80\", {} = true }}]\n", key.name),
             Scope::Upstream => {

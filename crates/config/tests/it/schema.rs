@@ -293,6 +293,7 @@ fn the_documents_name_all_keys() {
         "client-certificates.md",
         "access-log.md",
         "forward-auth.md",
+        "health.md",
         "compression.md",
         "cors.md",
         "networks.md",

@@ -10,6 +10,7 @@ use std::time::Instant;
 use blitz_config::{Balance, ClientKey, Sticky, UpstreamSettings};
 
 use super::balancer::Balancer;
+use super::check::{CheckState, GroupChecks};
 use super::retry_budget::RetryBudget;
 use super::selector::{Affinity, FULL_WEIGHT, Selector, View, mix};
 use super::shared_retries::SharedRetries;
@@ -75,6 +76,21 @@ impl GroupConfig {
         })
     }
 
+    /// Whether each server gets new requests by its weights, in the order of the servers.
+    pub(crate) fn weights_of_servers(&self) -> impl Iterator<Item = bool> {
+        let targets = self.targets.iter();
+        targets.flat_map(|target| {
+            let weights = target.weights.iter();
+            weights.map(|weight| *weight > 0 && target.weight > 0)
+        })
+    }
+
+    /// The settings of the upstreams of all servers, in the order of the servers.
+    pub(crate) fn settings_of_servers(&self) -> impl Iterator<Item = &UpstreamSettings> {
+        let targets = self.targets.iter();
+        targets.flat_map(|target| target.servers.clone().map(move |_| &*target.settings))
+    }
+
     /// The names of its targets, as the configuration has them.
     pub(crate) fn target_names(&self) -> String {
         let names: Vec<&str> = self.targets.iter().map(|target| &*target.name).collect();
@@ -126,18 +142,23 @@ impl GroupConfig {
         for target in &self.targets {
             let is_one = target.servers.len() == 1;
             let margin = if has_targets { "  " } else { "" };
+            let checked = match &target.settings.health {
+                Some(health) => format!(", checked by {}", health.value),
+                None => String::new(),
+            };
             if has_targets && is_one {
                 let url = self.servers[target.servers.start].url();
-                lines.push(format!("weight {} {url}", target.weight));
+                lines.push(format!("weight {} {url}{checked}", target.weight));
                 continue;
             }
             if has_targets {
                 lines.push(format!("weight {} {}", target.weight, target.name));
             }
-            lines.push(format!(
-                "{margin}{}",
-                choice(&target.balance, target.sticky.as_ref())
-            ));
+            let choice = match is_one {
+                true => "one server".to_owned(),
+                false => choice(&target.balance, target.sticky.as_ref()),
+            };
+            lines.push(format!("{margin}{choice}{checked}"));
             for (server, weight) in self.servers[target.servers.clone()]
                 .iter()
                 .zip(&target.weights)
@@ -179,6 +200,7 @@ pub(crate) struct Group {
     /// For each target, what chooses one of its servers.
     pub(super) inner: Box<[Selector]>,
     balancers: Box<[Rc<Balancer>]>,
+    checks: GroupChecks,
     pub(crate) retries: RetryBudget,
     /// Whether response times of its servers are compared, and when the next time.
     pub(super) compares_latency: bool,
@@ -221,6 +243,7 @@ impl Group {
             hedges: config.hedges(),
             config: Arc::clone(config),
             balancers,
+            checks: GroupChecks::default(),
             retries: RetryBudget::default(),
             compares_latency: false,
             next_comparison: Cell::default(),
@@ -262,6 +285,12 @@ impl Group {
         let mut set = others.map(|at| &*self.balancers[at]).peekable();
         set.peek()?;
         Some(set)
+    }
+
+    /// With the checks of its servers.
+    pub(crate) fn with_checks(mut self, checks: &GroupChecks) -> Group {
+        self.checks = GroupChecks::clone(checks);
+        self
     }
 
     pub(super) fn target(&self, index: ServerIndex) -> &Target {
@@ -345,7 +374,33 @@ impl Group {
     }
 
     pub(super) fn is_avoided(&self, index: ServerIndex, now: Instant) -> bool {
-        self.balancer(index).is_avoided(now)
+        self.check_state(index) == CheckState::Down || self.balancer(index).is_avoided(now)
+    }
+
+    /// Whether a server gets only the requests of clients that stay with it. A reload may have taken away the servers that
+    /// were not drained: then all get requests.
+    fn is_drained(&self, index: ServerIndex) -> bool {
+        self.balancer(index).member().is_drained() && !self.are_all_drained()
+    }
+
+    #[cold]
+    fn are_all_drained(&self) -> bool {
+        let members = self.balancers.iter().map(|balancer| balancer.member());
+        let mut taking = members.zip(self.config.weights_of_servers());
+        taking.all(|(member, has_weight)| member.is_drained() || !has_weight)
+    }
+
+    /// Whether a target has one server, which the choice of the target decides on.
+    fn is_one_server(&self, target: usize) -> bool {
+        self.config.targets[target].servers.len() == 1
+    }
+
+    /// The verdict of the checks of a server.
+    pub(super) fn check_state(&self, index: ServerIndex) -> CheckState {
+        match self.checks.get(self.index(index)) {
+            Some(Some(check)) => check.state(),
+            _ => CheckState::Unknown,
+        }
     }
 }
 
@@ -385,7 +440,8 @@ impl<F: Fn(ServerIndex) -> bool> View for Servers<'_, F> {
     }
 
     fn is_drained(&self, server: usize) -> bool {
-        self.balancer(server).member().is_drained()
+        let index = ServerIndex::new(self.target, server);
+        self.group.is_drained(index) && !self.group.is_one_server(self.target)
     }
 
     fn in_flight(&self, server: usize) -> u32 {
@@ -424,6 +480,11 @@ where
     A: Fn(usize) -> Affinity,
     F: Fn(ServerIndex) -> bool + 'g,
 {
+    fn is_drained(&self, target: usize) -> bool {
+        let group = (self.servers)(target).group;
+        group.is_one_server(target) && group.is_drained(ServerIndex::new(target, 0))
+    }
+
     fn is_usable(&self, target: usize) -> bool {
         let servers = (self.servers)(target);
         let inner = &servers.group.inner[target];
@@ -496,6 +557,26 @@ mod tests {
             "weight 1 unix:/run/b",
         ];
         assert_eq!(nested, expected);
+    }
+
+    #[test]
+    fn checks_are_shown_with_the_choice() {
+        let list = lines(
+            "[site.\"*\"]\nto = \"app\"\n[upstream.app]\nservers = [\"http://a:1\"]\nhealth = \"/healthz\"\n",
+        );
+        let expected = [
+            "one server, checked by GET /healthz -> 2xx every 10s",
+            "weight 1 http://a:1",
+        ];
+        assert_eq!(list, expected);
+        let several = lines(
+            "[site.\"*\"]\nto = [\"app\", \"http://c:1\"]\n[upstream.app]\nservers = [\"http://a:1\", \"http://b:1\"]\n\
+             health = { kind = \"tcp\", interval = \"500ms\" }\n",
+        );
+        assert_eq!(
+            several[2],
+            "  the better of two by random, checked by a TCP connection every 500ms"
+        );
     }
 
     #[test]

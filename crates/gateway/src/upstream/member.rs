@@ -1,7 +1,7 @@
-//! A server as all cores know it: what one of them, a check, or an operator says of it counts for every core.
+//! A server as all cores know it: what one of them or an operator says of it counts for every core.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,6 @@ pub(crate) struct Member {
     pub(crate) url: Box<str>,
     /// The retries of requests to it, and to upstreams whose first server it is.
     pub(crate) retries: SharedRetries,
-    check: AtomicU8,
     is_drained: AtomicBool,
     /// Until when requests avoid it, in nanoseconds since `base`; 0: they do not. Once the time is over, one request goes
     /// there.
@@ -34,39 +33,17 @@ pub(crate) struct Member {
     base: OnceLock<Instant>,
 }
 
-/// The verdict of the checks of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CheckState {
-    /// It is not checked, or was not checked yet.
-    Unknown,
-    Up,
-    Down,
-}
-
 impl Member {
     pub(super) fn new(url: &str) -> Member {
         Member {
             url: url.into(),
             retries: SharedRetries::default(),
-            check: AtomicU8::new(CheckState::Unknown as u8),
             is_drained: AtomicBool::new(false),
             avoided_until: AtomicU64::new(0),
             ejections: AtomicU32::new(0),
             available_since: AtomicU64::new(0),
             base: OnceLock::new(),
         }
-    }
-
-    pub(crate) fn check_state(&self) -> CheckState {
-        match self.check.load(Ordering::Relaxed) {
-            1 => CheckState::Up,
-            2 => CheckState::Down,
-            _ => CheckState::Unknown,
-        }
-    }
-
-    pub(crate) fn set_check_state(&self, state: CheckState) {
-        self.check.store(state as u8, Ordering::Relaxed);
     }
 
     /// Whether an operator has taken it out: it gets only requests of clients that stay with it.

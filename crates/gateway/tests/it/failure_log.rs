@@ -25,7 +25,11 @@ use crate::tls_support::Authority;
 use crate::upstream_tls::TlsUpstream;
 
 pub(crate) fn keep_lines() {
-    keep_log_lines(&["blitz_site::record", "blitz_http::exchange::refusal"]);
+    keep_log_lines(&[
+        "blitz_site::record",
+        "blitz_http::exchange::refusal",
+        "blitz_gateway::health",
+    ]);
 }
 
 /// The line of this level that has the id. Waits for it.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use blitz_config::{Document, Environment, read};
 use blitz_gateway::{
-    Counters, Gateway, MetricsReader, Options, RecentFailure, Replacement, Running, Site, Target,
-    UpstreamReport, compile,
+    Counters, Gateway, HealthChecker, MetricsReader, Options, RecentFailure, Replacement, Running,
+    Site, StateReader, Target, UpstreamReport, compile,
 };
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{
@@ -138,6 +138,15 @@ impl Proxy {
 
     pub(crate) fn counters(&self) -> Counters {
         self.running.as_ref().unwrap().counters().0
+    }
+
+    /// Checks the servers of its upstreams, on a core that runs it.
+    pub(crate) fn health_checker(&self) -> HealthChecker {
+        self.running.as_ref().unwrap().health_checker()
+    }
+
+    pub(crate) fn state_reader(&self) -> StateReader {
+        self.running.as_ref().unwrap().state_reader()
     }
 
     pub(crate) fn upstreams(&self) -> Vec<UpstreamReport> {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use blitz_http::{
     Address, BodyLength, CertificateProblem, ClientConnection, ClientError, ClientOptions,
-    ClientTls, ConnectOptions, IoChoice, Limits, Method, Protocol, RequestHead, Response, Status,
-    TlsError, UpstreamTls,
+    ClientTls, ConnectOptions, IoChoice, Limits, Method, Pool, Protocol, RequestHead, Response,
+    Status, TlsError, UpstreamTls,
 };
 use blitz_proto::h2::Code;
 use blitz_testing::{Raw, read_head};
@@ -392,6 +392,37 @@ fn without_a_handle_a_connection_ends_after_its_requests() {
             pause().await;
         });
         server.join().unwrap();
+    });
+}
+
+#[test]
+fn pools_resume_sessions_by_choice() {
+    on_each_driver(|io| {
+        let authority = Authority::new();
+        let (server, _) = start(io, authority.server());
+        let address = Address::Tcp(server.address);
+        let tls = trusting(&authority);
+        run(io, async {
+            let mut resumed = Vec::new();
+            for resume in [false, true, true, false] {
+                let options = ClientOptions {
+                    resume,
+                    ..ClientOptions::default()
+                };
+                let upstream = Pool::new(options).upstream_tls(&address, &tls);
+                let connection = upstream.connect().await.unwrap();
+                resumed.push(connection.tls().unwrap().is_resumed);
+                // The tickets come with the first response.
+                let mut head = RequestHead::new(Method::Get, "/hello");
+                head.set_authority("localhost");
+                let (_, stream) = connection.request(&head, BodyLength::Empty);
+                let mut response = stream.response().await.unwrap();
+                assert_eq!(&*response.body.read_to_end(100).await.unwrap(), b"hello");
+                drop(response);
+                pause().await;
+            }
+            assert_eq!(resumed, [false, false, true, false]);
+        });
     });
 }
 
