@@ -30,7 +30,7 @@ PERCENTILES = [(0.5, "p50"), (0.95, "p95"), (0.99, "p99"), (0.999, "p99.9")]
 # Counters of limits and defences; docs/metrics.md has their meanings.
 LIMITS = """
     connections_evicted streams_shed heads_refused memory_held_back head_timeouts settings_timeouts idle_timeouts
-    request_content_timeouts send_stalls tunnel_timeouts retries_over_budget upstream_limit_waits upstream_queue_full
+    request_content_timeouts send_stalls tunnel_timeouts retries_over_budget requests_shed upstream_limit_waits upstream_queue_full
     upstream_queue_timeouts upstream_connections_silent upstream_surplus_responses upstream_rests requests_rejected
     requests_refused tls_failures tls_clear_text tls_record_timeouts quic_handshakes_failed quic_handshake_timeouts
     quic_handshakes_replaced quic_ignored quic_refused quic_evicted quic_invalid quic_violations quic_moves_refused

@@ -268,6 +268,7 @@ pub(crate) fn is_of_action(key: &str) -> bool {
                 | "balance"
                 | "sticky"
                 | "health"
+                | "shed"
                 | "redirect"
                 | "respond"
                 | "files"
@@ -315,6 +316,8 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
     list.add("request_trailers", settings.request_trailers.as_ref());
     list.add("compress", settings.compress.as_deref());
     list.add("upgrade", settings.upgrade.as_deref());
+    list.add("importance", settings.importance.as_ref());
+    list.add("mirror", settings.mirror.as_deref());
     for (key, span) in settings.policies.written() {
         list.0.push((key.to_owned(), span));
     }

@@ -375,6 +375,7 @@ impl<'a> ExplanationReport<'a> {
                 file,
                 url,
                 servers,
+                mirror,
                 target,
                 host,
                 fields,
@@ -386,6 +387,9 @@ impl<'a> ExplanationReport<'a> {
                 self.line(About::Outcome, &format!("{url}{target}"), None, "");
                 for server in servers {
                     self.line(About::Server, server, None, "");
+                }
+                if let Some(mirror) = mirror {
+                    self.line(About::Server, mirror, None, "");
                 }
                 self.line(About::Field, &format!("Host: {host}"), None, "");
                 for (name, value) in fields {

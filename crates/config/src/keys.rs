@@ -1,5 +1,7 @@
 //! The table of all keys: reader, suggestions, `not-yet` and the schema come from it.
 
+use std::time::Duration;
+
 /// Where a key may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
@@ -13,6 +15,8 @@ pub enum Scope {
     Defaults,
     /// In an upstream.
     Upstream,
+    /// In a table that is the `shed` of an upstream.
+    Shed,
     /// In the `timeout` of a route.
     Timeout,
     /// In a table that is the `respond` of a route.
@@ -25,6 +29,8 @@ pub enum Scope {
     Compress,
     /// In a table that is the `decompress` of a route.
     Decompress,
+    /// In the `mirror` of a route.
+    Mirror,
     /// In the `jwt` of a route.
     Jwt,
     /// In the `forward_auth` of a route.
@@ -152,6 +158,8 @@ pub enum Kind {
     AccessLog,
     /// A number from 0 to 1.
     Share,
+    /// A number above 0, and at most 100.
+    Percent,
     /// A list of statuses, or of `5xx` for all of a class.
     Statuses,
     /// A status, `5xx`, or a list of these.
@@ -305,6 +313,15 @@ pub(crate) const CONNECTIONS_MAX: u64 = 1_000_000;
 /// The largest `concurrency`.
 pub(crate) const CONCURRENCY_MAX: u64 = 1_000_000;
 
+/// The most requests of a core that wait for an upstream that sheds load.
+pub(crate) const SHED_QUEUE_MAX: u64 = 65_536;
+
+/// The longest wait for an upstream that sheds load.
+pub(crate) const SHED_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Values of `importance`.
+pub(crate) const IMPORTANCES: &[&str] = &["critical", "high", "normal", "low"];
+
 /// All keys. Names of sites, paths, statuses and fields are not keys.
 #[rustfmt::skip] // a key is a line
 pub const KEYS: &[Key] = &[
@@ -353,10 +370,12 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "headers", Kind::Fields, "none", "changes of the fields of responses"),
     key(Scope::Route, "hidden", Kind::Boolean, "false", "whether files are sent whose names begin with a dot"),
     key(Scope::Route, "host", Kind::Text, "\"keep\"", "the host that the upstream receives"),
+    key(Scope::Route, "importance", Kind::OneOf(IMPORTANCES), "\"normal\"", "the rank of requests where an upstream [sheds load](overload.md): those of a lower one are shed first"),
     key(Scope::Route, "index", Kind::Texts, "[\"index.html\"]", "files that stand for their folder"),
     key(Scope::Route, "jwt", Kind::Table(Scope::Jwt), "off", "signed tokens that requests need"),
     key(Scope::Route, "list", Kind::Boolean, "false", "whether folders without an index are listed"),
     key(Scope::Route, "methods", Kind::Methods, "all", "methods that are allowed"),
+    key(Scope::Route, "mirror", Kind::Table(Scope::Mirror), "off", "another upstream that gets [copies of requests](mirroring.md), for which nothing waits"),
     key(Scope::Route, "path", Kind::Text, "the path of the request", "the path that the upstream receives"),
     key(Scope::Route, "priority", Kind::NumberTo(PRIORITY_MAX), "none", "which of two regexes comes first that begin with the same text: the greater one"),
     key(Scope::Route, "rate_limit", Kind::RateLimit, "off", "the most requests per time; it counts where it is written"),
@@ -374,7 +393,6 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "timeout", Kind::Table(Scope::Timeout), "", "how long an upstream may take"),
     key(Scope::Route, "to", Kind::Target, "", "the upstream"),
     key(Scope::Route, "upgrade", Kind::Texts, "[\"websocket\"]", "protocols that clients may switch to"),
-    planned(Scope::Route, "mirror", "an upstream that gets copies of requests"),
     planned(Scope::Route, "php", "FastCGI"),
     key(Scope::Route, "use", Kind::Names, "none", "presets, which come before the keys beside it"),
     key(Scope::Route, "when", Kind::Blocks, "none", "variants of the route: the first block applies whose conditions hold; `false` for none of outer levels"),
@@ -457,8 +475,15 @@ pub const KEYS: &[Key] = &[
     key(Scope::Upstream, "queue", Kind::Table(Scope::Queue), "", "requests that wait for a connection"),
     key(Scope::Upstream, "retry", Kind::Table(Scope::Retry), "", "which requests are [sent again](retries.md)"),
     key(Scope::Upstream, "servers", Kind::Servers, "", "the URLs of its servers"),
+    key(Scope::Upstream, "shed", Kind::Switch(Scope::Shed), "false", "whether requests are [shed](overload.md) that it cannot take, and within which bounds"),
     key(Scope::Upstream, "slow_start", Kind::Time, "off", "how long a server that is new or was unavailable gets fewer requests than its weight"),
     key(Scope::Upstream, "sticky", Kind::Sticky, "off", "how clients stay with a server"),
+    key(Scope::Shed, "max", Kind::NumberTo(CONCURRENCY_MAX), "1000", "the greatest limit, on all cores together"),
+    key(Scope::Shed, "min", Kind::NumberTo(CONCURRENCY_MAX), "1", "the least limit, on all cores together; each core has at least 1"),
+    key(Scope::Shed, "queue", Kind::NumberTo(SHED_QUEUE_MAX), "256", "the most requests of a core that wait"),
+    key(Scope::Shed, "wait", Kind::Time, "the time of a response without load, up to 1s", "how long a request waits at most, up to 10s"),
+    key(Scope::Mirror, "percent", Kind::Percent, "100", "how many of the requests are copied"),
+    key(Scope::Mirror, "to", Kind::Target, "", "the upstream of the copies"),
     planned(Scope::Upstream, "connect_retry", "how long a request waits for a server"),
     planned(Scope::Upstream, "idle_timeout", "how long connections may be idle"),
     planned(Scope::Upstream, "reuse", "whether connections are reused"),
@@ -575,12 +600,14 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Route => "route",
         Scope::Defaults => "defaults",
         Scope::Upstream => "upstream",
+        Scope::Shed => "shed",
         Scope::Timeout => "timeout",
         Scope::Respond => "respond",
         Scope::Buffer => "buffer_request",
         Scope::Cors => "cors",
         Scope::Compress => "compress",
         Scope::Decompress => "decompress",
+        Scope::Mirror => "mirror",
         Scope::Jwt => "jwt",
         Scope::ForwardAuth => "forward_auth",
         Scope::ForwardAuthCache => "forward_auth_cache",
@@ -691,6 +718,8 @@ mod tests {
             Scope::Buffer,
             Scope::Compress,
             Scope::Decompress,
+            Scope::Mirror,
+            Scope::Shed,
             Scope::Server,
             Scope::Log,
             Scope::Limits,

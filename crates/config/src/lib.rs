@@ -16,6 +16,7 @@ mod format;
 mod health;
 mod keys;
 mod method;
+mod mirror;
 mod model;
 mod network;
 mod network_list;
@@ -31,6 +32,7 @@ mod repair;
 mod route_key;
 mod schema;
 mod settings;
+mod shed;
 mod span;
 mod suggestion;
 mod template;
@@ -52,6 +54,7 @@ pub use keys::{
     BUFFER_FILE_MAX, BUFFER_MAX, CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since,
 };
 pub use method::{Method, Methods};
+pub use mirror::{Mirror, Percent};
 pub use model::{
     CertificateFile, ClientCertificates, Configuration, Host, Listener, MinVersion, Route, Site,
     Tls,
@@ -79,6 +82,7 @@ pub use settings::{
     ProxyProtocol, Redirect, RedirectOrigin, RequestBuffer, Respond, RespondBody, ResponseLimits,
     Settings, SymbolicLinks, Timeouts, Unrouted,
 };
+pub use shed::{Importance, Shed};
 pub use span::{Placed, Span};
 pub use suggestion::nearest;
 pub use template::{Placeholder, PlainText, Template, TemplatePart};

@@ -76,6 +76,11 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Keys of `decompress` in a route, if it is a table; without one of them its default applies.",
     ),
     (
+        Scope::Mirror,
+        "Table mirror",
+        "Keys of `mirror` in a route. [Mirroring](mirroring.md) has examples.",
+    ),
+    (
         Scope::SecurityHeaders,
         "Table security_headers",
         "Keys of `security_headers` in a route, if it is a table; the others have their defaults. `false` leaves a field out.",
@@ -105,6 +110,12 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         Scope::Queue,
         "Table queue",
         "Keys of `queue` in an upstream. [Retries](retries.md#queues) has an example.",
+    ),
+    (
+        Scope::Shed,
+        "Table shed",
+        "Keys of `shed` in an upstream, if it is a table; without one of them its default applies. [Overload](overload.md)\n\
+         has examples.",
     ),
     (
         Scope::Listener,
@@ -272,6 +283,7 @@ fn value(kind: Kind) -> String {
         Kind::OneOf(words) => return one_of(words),
         Kind::Socket => "path of a socket, or `false`",
         Kind::AccessLog => "destination: `\"stdout\"`, a [table](#table-access_log), or `false`",
+        Kind::Percent => "number above 0 and up to 100: `10`",
         Kind::Share => "number from 0 to 1: `0.01`",
         Kind::Statuses => "list of statuses: `[404, \"5xx\"]`",
         Kind::StatusOrStatuses => "status: `204`, `\"2xx\"`, or a list of these",

@@ -42,6 +42,7 @@ pub fn schema() -> String {
             "listener": required(text_or(table(Scope::Listener)), "address"),
             "log": table(Scope::Log),
             "metrics": table(Scope::Metrics),
+            "mirror": required(table(Scope::Mirror), "to"),
             "networks": table(Scope::Networks),
             "preset": table(Scope::Preset),
             "queue": table(Scope::Queue),
@@ -51,6 +52,7 @@ pub fn schema() -> String {
             "route": text_or(table(Scope::Route)),
             "security_headers": table(Scope::SecurityHeaders),
             "server": table(Scope::Server),
+            "shed": table(Scope::Shed),
             "site": text_or(site()),
             "site_limits": table(Scope::SiteLimits),
             "tls": table(Scope::Tls),
@@ -139,6 +141,7 @@ fn value(kind: Kind) -> Value {
         Kind::Socket | Kind::ControlAddress => any_of([text, json!({ "const": false })]),
         Kind::AccessLog => any_of([text, json!({ "const": false }), reference("access_log")]),
         Kind::Share => share(),
+        Kind::Percent => percent(),
         Kind::Statuses => statuses(),
         Kind::StatusOrStatuses => any_of([logged_status(), statuses()]),
         Kind::Health => health(),
@@ -349,6 +352,13 @@ fn rate_keys() -> Value {
 fn share() -> Value {
     any_of([
         json!({ "type": "number", "minimum": 0, "maximum": 1 }),
+        pattern("^\\$\\{"),
+    ])
+}
+
+fn percent() -> Value {
+    any_of([
+        json!({ "type": "number", "minimum": 0.0001, "maximum": 100 }),
         pattern("^\\$\\{"),
     ])
 }

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use crate::balance::TargetGroup;
 use crate::compress::Compress;
 use crate::method::Methods;
+use crate::mirror::Mirror;
 use crate::network_list::NetworkList;
 use crate::policy::Policies;
+use crate::shed::Importance;
 use crate::span::Placed;
 use crate::template::Template;
 use crate::units::{StatusPattern, TimeLimit};
@@ -48,6 +50,10 @@ pub struct Settings {
     pub compress: Option<Arc<Placed<Compress>>>,
     /// Protocols that clients may switch to; by default WebSockets.
     pub upgrade: Option<Arc<Placed<Upgrades>>>,
+    /// The rank of its requests where an upstream sheds load.
+    pub importance: Option<Placed<Importance>>,
+    /// Another upstream that gets copies of its requests.
+    pub mirror: Option<Arc<Placed<Mirror>>>,
     /// Decisions on requests before the action.
     pub policies: Policies,
 }

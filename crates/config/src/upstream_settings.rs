@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::access_log::Share;
 use crate::health::HealthCheck;
+use crate::shed::Shed;
 use crate::span::{Placed, Span};
 use crate::units::{StatusPattern, TimeLimit};
 
@@ -105,6 +106,8 @@ settings! {
     retry: Retry,
     /// How its servers are checked.
     health: HealthCheck,
+    /// It sheds load, within these bounds.
+    shed: Shed,
     /// How long a server that is new or was unavailable gets fewer requests than its weight.
     slow_start: Duration,
 }

@@ -9,14 +9,15 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use blitz_config::{
-    Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Placed, Proxy, ProxyProtocol,
-    Respond, RespondBody, Settings, StatusPattern, TargetGroup, TimeLimit, Upgrades,
+    Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Importance, Placed, Proxy,
+    ProxyProtocol, Respond, RespondBody, Settings, StatusPattern, TargetGroup, TimeLimit, Upgrades,
 };
 use blitz_http::{FOREVER, ProxyVersion, Status, UpgradeForm};
 use blitz_site::matcher::{KeyError, Methods, PathPattern, RouteKey};
 use blitz_site::{LoadedFile, NetworkSet, Pages};
 
 use crate::answer::{Answer, FixedContent, FixedResponse};
+use crate::mirror::Mirror;
 use crate::request_limits::RequestLimits;
 use crate::rewriting::UpstreamPrefix;
 use crate::route::{self, Forward, ForwardGroup, ForwardedPath, NumberedLabel, Route};
@@ -270,8 +271,36 @@ impl<'a> Compiler<'a, '_> {
                 .retries
                 .as_ref()
                 .map_or(route::RETRIES, |retries| retries.value),
+            importance: (settings.importance.as_ref())
+                .map_or_else(Importance::default, |importance| importance.value),
+            mirror: match &settings.mirror {
+                Some(mirror) => Some(Box::new(self.mirror(&mirror.value, host)?)),
+                None => None,
+            },
             group,
             target,
+        })
+    }
+
+    fn mirror(
+        &mut self,
+        mirror: &'a blitz_config::Mirror,
+        host: Option<&ForwardedHost>,
+    ) -> Option<Mirror> {
+        let sends_own_host = host == Some(&ForwardedHost::Upstream);
+        Some(Mirror {
+            target: self.target(&mirror.to)?,
+            upstream: 0,
+            group: match &mirror.group {
+                Some(group) => Some(ForwardGroup {
+                    config: self.group(group)?,
+                    number: 0,
+                    sends_own_host,
+                }),
+                None => None,
+            },
+            percent: mirror.percent,
+            sends_own_host,
         })
     }
 

@@ -60,6 +60,8 @@ pub enum RequestOutcome {
         url: String,
         /// The servers with their weights, and how one is chosen; nothing if there is one server.
         servers: Vec<String>,
+        /// Another upstream that gets copies of requests.
+        mirror: Option<String>,
         /// Path and query that the upstream receives.
         target: String,
         /// The host that the upstream receives.
@@ -292,6 +294,7 @@ fn forwarded(
             Some(group) => group.config.lines(),
             None => Vec::new(),
         },
+        mirror: forward.mirror.as_ref().map(|mirror| mirror.text()),
         target: head.path_and_query().to_owned(),
         host: host.unwrap_or_default().to_owned(),
         fields: fields

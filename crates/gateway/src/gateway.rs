@@ -259,6 +259,7 @@ fn service_maker<E: Endpoint, F: Fn() -> Rc<E> + Send + Sync + 'static>(
             endpoints: RefCell::default(),
             limits: CoreLimits::new(limits),
             waiting_for_authorizers: Rc::default(),
+            mirrored: Rc::default(),
             fallback: fallback(),
             scratch: RefCell::default(),
             path: RefCell::default(),

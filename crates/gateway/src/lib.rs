@@ -13,6 +13,7 @@ mod grpc;
 mod health;
 mod https_redirect;
 mod metrics;
+mod mirror;
 mod options;
 mod phases;
 mod proxy_header;

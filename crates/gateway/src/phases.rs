@@ -13,6 +13,7 @@ mod file_first;
 mod files;
 mod finish;
 mod hedge;
+mod mirror;
 mod policy;
 mod preflight;
 mod reconnect;
@@ -23,6 +24,7 @@ mod respond;
 mod retry;
 mod route;
 mod send;
+mod shed;
 mod tunnel;
 mod wait;
 
@@ -50,7 +52,7 @@ use endpoint::{pass_to_endpoint, pass_to_fallback};
 use files::respond_file;
 use finish::{finish, reject};
 use hedge::{await_hedged, hedge_after};
-use policy::{request_policy, response_policy};
+use policy::{prepare, response_policy};
 use preflight::preflight;
 use relay::{relay, relay_whole};
 use replace::replace_error;
@@ -58,6 +60,7 @@ use respond::{NoResponse, await_response};
 use retry::{has_retried_status, prepare_retry, retry_response};
 use route::{Rejected, Routed, route};
 use send::{adapt, send};
+use shed::{keep_permit, want_permit};
 use wait::wait;
 
 pub(crate) use admit::check_method;
@@ -126,8 +129,8 @@ fn life_of_a_request<E: Endpoint>(
         if let (Ok(()), Some(max)) = (&admitted, forward.buffer) {
             admitted = buffer(&mut request, max).await;
         }
-        let responded = match admitted.and_then(|()| request_policy(&gateway, route, &mut request))
-        {
+        let prepared = admitted.and_then(|()| prepare(&gateway, &snapshot, route, &mut request));
+        let responded = match prepared {
             Ok(()) => {
                 let mut attempts = pin!(attempt(&gateway, route, &mut request));
                 poll_fn(|cx| match attempts.as_mut().poll(cx) {
@@ -195,6 +198,9 @@ async fn attempt<'a, E>(
         match next_address(route, request) {
             Pick::Upstream(upstream) => request.go_to(upstream),
             none => pick(gateway, route, request, none).await?,
+        }
+        if let Some(waits) = want_permit(route, request)? {
+            keep_permit(route, request, waits.await)?;
         }
         let connection = match take_ready(route, request) {
             Some(connection) => connection,

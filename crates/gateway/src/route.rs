@@ -4,13 +4,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use blitz_config::{RequestBuffer, Template, Upgrades};
+use blitz_config::{Importance, RequestBuffer, Template, Upgrades};
 use blitz_http::{Peer, ProxyVersion, RequestHead, path as request_path};
 use blitz_site::metrics::RouteLabel;
 use blitz_site::{EndpointMaker, Notes, Rejection, RouteName};
 
 use crate::answer::Answer;
 use crate::files::Files;
+use crate::mirror::Mirror;
 use crate::rewriting::{Rewriting, UpstreamPrefix};
 use crate::rules::{Edits, Facts, Rules, path_of, received_head};
 use crate::target::{Replaced, Target};
@@ -92,6 +93,10 @@ pub(crate) struct Forward {
     pub(crate) upgrades: Option<Box<Upgrades>>,
     /// How often a request is sent again that the upstream may have processed.
     pub(crate) retries: u8,
+    /// The rank of its requests where the upstream sheds load.
+    pub(crate) importance: Importance,
+    /// Another upstream that gets copies of its requests.
+    pub(crate) mirror: Option<Box<Mirror>>,
 }
 
 /// How often a request is sent again by default.
@@ -132,6 +137,8 @@ impl PartialEq for Forward {
             proxy_protocol,
             upgrades,
             retries,
+            importance,
+            mirror,
         } = self;
         *target == other.target
             && *files == other.files
@@ -144,6 +151,8 @@ impl PartialEq for Forward {
             && *proxy_protocol == other.proxy_protocol
             && *upgrades == other.upgrades
             && *retries == other.retries
+            && *importance == other.importance
+            && *mirror == other.mirror
     }
 }
 
@@ -219,7 +228,7 @@ impl Forward {
         let url = self.target.url();
         let count = self.group.as_ref().map(|group| group.config.servers.len());
         match count {
-            None => url,
+            None | Some(1) => url,
             Some(count) => format!("{url} and {} more", count - 1),
         }
     }
@@ -357,6 +366,8 @@ impl Route {
                 proxy_protocol: None,
                 upgrades,
                 retries: RETRIES,
+                importance: Importance::default(),
+                mirror: None,
             }),
             rules: None,
             variants: None,

@@ -11,7 +11,7 @@ use blitz_site::{CoreLimits, Endpoint, EndpointMaker};
 use crate::forward::LoopId;
 use crate::options::Options;
 use crate::snapshot::{CoreSnapshot, Snapshot, TakeSnapshot};
-use crate::upstream::{States, UpstreamSet, UpstreamState};
+use crate::upstream::{ShedState, States, UpstreamSet, UpstreamState};
 
 /// The gateway on one core. Its [`Service`](blitz_http::Service) is the life of a request.
 pub(crate) struct GatewayService<E> {
@@ -27,6 +27,8 @@ pub(crate) struct GatewayService<E> {
     pub(crate) limits: CoreLimits,
     /// Requests of this core that wait for authorizers.
     pub(crate) waiting_for_authorizers: Rc<Cell<usize>>,
+    /// Copies of requests that are sent, or will be.
+    pub(crate) mirrored: Rc<Cell<usize>>,
     /// Answers requests that no target matches.
     pub(crate) fallback: Rc<E>,
     /// Working memory for field values; never borrowed across an await.
@@ -63,6 +65,10 @@ impl<E> TakeSnapshot for GatewayService<E> {
     fn upstream_states(&self, count: usize) -> Vec<UpstreamState> {
         let upstreams = self.upstreams.borrow();
         upstreams.states(count, blitz_http::now()).collect()
+    }
+
+    fn shed_states(&self) -> Vec<ShedState> {
+        self.upstreams.borrow().sheds.states().collect()
     }
 
     fn take(&self, snapshot: &Arc<Snapshot>) {

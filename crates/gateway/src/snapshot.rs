@@ -20,12 +20,14 @@ use blitz_site::{CoreObservers, EndpointMaker, Observers, TraceSettings, count};
 
 use crate::https_redirect::HttpsRedirect;
 use crate::metrics::{Labels, ServerFacts, hidden_urls};
+use crate::route::ForwardGroup;
 use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
 use crate::target::{Origin, Target};
 use crate::upstream::{
     Balancer, Check, CheckState, Checks, ConnectionSettings, Group, GroupChecks, GroupConfig,
-    Identity, Member, Members, States, UpstreamConfig, UpstreamSet, UpstreamState,
+    Identity, Member, Members, SharedShed, SharedSheds, ShedState, States, UpstreamConfig,
+    UpstreamSet, UpstreamState,
 };
 
 /// Sites, their upstreams, and where clear text is redirected to.
@@ -43,6 +45,8 @@ pub(crate) struct Snapshot {
     groups: Vec<(Arc<GroupConfig>, Box<[usize]>)>,
     /// The checks of the servers of each of them.
     group_checks: Vec<GroupChecks>,
+    /// The targets of groups that shed load.
+    sheds: SharedSheds,
     /// The numbers of authorizers among the upstreams, with their hosts, by their URLs.
     authorizers: HashMap<String, (usize, String)>,
     observed: ObserverSettings,
@@ -262,6 +266,7 @@ impl CoreSnapshot {
         upstreams: &mut UpstreamSet,
     ) -> CoreSnapshot {
         upstreams.newest = shared.id;
+        upstreams.sheds.retain(&shared.sheds);
         count(|counters| counters.snapshots += 1);
         CoreSnapshot {
             shared: Arc::clone(shared),
@@ -326,9 +331,13 @@ impl CoreSnapshot {
             let (config, servers) = &self.shared.groups[number];
             let balancers = servers.iter();
             let balancers = balancers.map(|number| Rc::clone(self.balancer(*number, upstreams)));
+            let shed = |name: &str| {
+                let shared = &self.shared.sheds[name];
+                upstreams.borrow_mut().sheds.get(name, shared)
+            };
             let checks = &self.shared.group_checks[number];
-            let seed = blitz_http::random_u64();
-            Group::new(config, balancers.collect(), seed).with_checks(checks)
+            let group = Group::new(config, balancers.collect(), blitz_http::random_u64());
+            group.with_checks(checks).shedding(shed)
         })
     }
 }
@@ -356,6 +365,8 @@ pub(crate) struct SnapshotMaker {
     members: Members,
     /// The checks of servers of all of them.
     checks: Checks,
+    /// The upstreams of the last one that shed load.
+    sheds: SharedSheds,
 }
 
 impl SnapshotMaker {
@@ -369,6 +380,7 @@ impl SnapshotMaker {
             labels: Arc::new(Labels::new()),
             members: Members::default(),
             checks: Checks::default(),
+            sheds: SharedSheds::default(),
         }
     }
 
@@ -390,39 +402,38 @@ impl SnapshotMaker {
         let mut numbers = HashMap::new();
         let mut upstreams = Vec::new();
         let mut used_alone = HashSet::new();
-        let mut groups = Vec::new();
-        let mut proxy_versions = Vec::new();
-        let mut group_numbers = HashMap::new();
+        let mut groups = Groups::default();
         for forward in sites.forwards_mut() {
             let settings = forward.connection_settings;
             let mut number = |target: &Target, settings: ConnectionSettings| {
                 self.number(target, settings, &hidden, &mut numbers, &mut upstreams)
             };
-            let of_first = forward
-                .group
-                .as_ref()
-                .and_then(|group| group.config.settings().next());
+            let of_first = (forward.group.as_ref()).and_then(|group| group.config.settings().next());
             let of_first = of_first.map_or(settings, |own| settings.with(own));
             forward.upstream = number(&forward.target, of_first)?;
-            let Some(group) = &mut forward.group else {
-                used_alone.insert(forward.upstream);
+            match &mut forward.group {
+                None => {
+                    used_alone.insert(forward.upstream);
+                }
+                Some(group) => {
+                    let proxy = forward.proxy_protocol;
+                    group.number = groups.number(group, settings, proxy, &mut number)?;
+                }
+            }
+            let Some(mirror) = &mut forward.mirror else {
                 continue;
             };
-            // Routes that share it share the turns of its servers.
-            let key = (Arc::as_ptr(&group.config), settings);
-            group.number = match group_numbers.get(&key) {
-                Some(number) => *number,
+            let of_first = (mirror.group.as_ref()).and_then(|group| group.config.settings().next());
+            let of_first = of_first.map_or(settings, |own| settings.with(own));
+            mirror.upstream = number(&mirror.target, of_first)?;
+            match &mut mirror.group {
                 None => {
-                    let servers = group.config.servers.iter().zip(group.config.settings());
-                    let servers = servers.map(|(server, own)| number(server, settings.with(own)));
-                    let servers = servers.collect::<Result<_, _>>()?;
-                    groups.push((Arc::clone(&group.config), servers));
-                    proxy_versions.push(forward.proxy_protocol);
-                    group_numbers.insert(key, groups.len() - 1);
-                    groups.len() - 1
+                    used_alone.insert(mirror.upstream);
                 }
-            };
+                Some(group) => group.number = groups.number(group, settings, None, &mut number)?,
+            }
         }
+        self.sheds = groups.sheds(&self.sheds);
         let mut authorizers = HashMap::new();
         for origin in sites.authorizers() {
             // Others have a diagnostic.
@@ -436,14 +447,15 @@ impl SnapshotMaker {
         }
         Ok(Snapshot {
             authorizers,
-            group_checks: self.group_checks(&groups, &proxy_versions, &upstreams),
+            group_checks: self.group_checks(&groups, &upstreams),
             endpoints: sites.endpoints(),
             sites,
             https_redirect,
             upstreams,
             numbers,
             used_alone,
-            groups,
+            groups: groups.all,
+            sheds: self.sheds.clone(),
             observed,
             change: None,
             id: self.made,
@@ -453,13 +465,12 @@ impl SnapshotMaker {
     /// The checks of the servers of groups, whose connections begin with a PROXY header of these versions.
     fn group_checks(
         &mut self,
-        groups: &[(Arc<GroupConfig>, Box<[usize]>)],
-        proxy_versions: &[Option<ProxyVersion>],
+        groups: &Groups,
         upstreams: &[UpstreamConfig],
     ) -> Vec<GroupChecks> {
-        let groups = groups.iter().zip(proxy_versions);
+        let groups = groups.all.iter().zip(&groups.proxy_versions);
         let checks = groups.map(|((config, numbers), version)| {
-            let settings = config.settings_of_servers();
+            let settings = config.settings();
             let servers = config.servers.iter().zip(numbers).zip(settings);
             let servers = servers
                 .map(|((target, number), settings)| (&**target, &upstreams[*number], settings));
@@ -562,10 +573,60 @@ impl SnapshotMaker {
     }
 }
 
+/// The groups of the routes of a snapshot.
+#[derive(Default)]
+struct Groups {
+    all: Vec<(Arc<GroupConfig>, Box<[usize]>)>,
+    /// For each of them the version of the PROXY header of its connections.
+    proxy_versions: Vec<Option<ProxyVersion>>,
+    /// Routes that share a group share the turns of its servers.
+    numbers: HashMap<(*const GroupConfig, ConnectionSettings), usize>,
+}
+
+impl Groups {
+    /// The number of a group, which is added if it is new. `number` is that of a server.
+    fn number(
+        &mut self,
+        group: &ForwardGroup,
+        settings: ConnectionSettings,
+        proxy_version: Option<ProxyVersion>,
+        mut number: impl FnMut(&Target, ConnectionSettings) -> Result<usize, StartError>,
+    ) -> Result<usize, StartError> {
+        let key = (Arc::as_ptr(&group.config), settings);
+        if let Some(number) = self.numbers.get(&key) {
+            return Ok(*number);
+        }
+        let servers = group.config.servers.iter().zip(group.config.settings());
+        let servers = servers.map(|(server, own)| number(server, settings.with(own)));
+        let servers = servers.collect::<Result<_, _>>()?;
+        self.all.push((Arc::clone(&group.config), servers));
+        self.proxy_versions.push(proxy_version);
+        self.numbers.insert(key, self.all.len() - 1);
+        Ok(self.all.len() - 1)
+    }
+
+    /// Their targets that shed load, with what is known of them from before.
+    fn sheds(&self, before: &SharedSheds) -> SharedSheds {
+        let targets = self.all.iter().flat_map(|(config, _)| config.sheds());
+        let shared = targets.map(|(name, settings)| {
+            let shed = SharedShed::new(settings, before.get(name));
+            (Box::from(name), shed)
+        });
+        let mut sheds = SharedSheds::new();
+        for (name, shed) in shared {
+            // Routes have the same upstream.
+            sheds.entry(name).or_insert(shed);
+        }
+        sheds
+    }
+}
+
 /// A gateway on a core, whose sites can be replaced.
 pub(crate) trait TakeSnapshot {
     /// The states of at most `count` of its upstreams.
     fn upstream_states(&self, count: usize) -> Vec<UpstreamState>;
+    /// Those of its upstreams that shed load.
+    fn shed_states(&self) -> Vec<ShedState>;
     fn take(&self, snapshot: &Arc<Snapshot>);
 
     /// As [`CoreSnapshot::states`], of its newest snapshot.
@@ -599,6 +660,13 @@ pub(crate) fn upstream_states(count: usize) -> Vec<UpstreamState> {
     alive
         .flat_map(|gateway| gateway.upstream_states(count))
         .collect()
+}
+
+/// The upstreams on the calling core that shed load.
+pub(crate) fn shed_states() -> Vec<ShedState> {
+    let gateways = GATEWAYS.with_borrow(Clone::clone);
+    let alive = gateways.iter().filter_map(Weak::upgrade);
+    alive.flat_map(|gateway| gateway.shed_states()).collect()
 }
 
 /// How long to wait for the next core that has a new snapshot; one that is busy for longer takes it later.

@@ -103,6 +103,8 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
         ("ejections", gateway.ejections),
         ("ejections_refused", gateway.ejections_refused),
         ("retries_over_budget", gateway.retries_over_budget),
+        ("mirror_failures", gateway.mirror_failures),
+        ("mirrors_over_limit", gateway.mirrors_over_limit),
         ("rate_limit_dry_runs", gateway.rate_limit_dry_runs),
         ("rate_limits_overflowed", gateway.rate_limits_overflowed),
         ("files_refused_open", gateway.files_refused_open),

@@ -8,6 +8,7 @@ use blitz_http::{BodyError, BodyLength, RecvBody, SendBody, Timer};
 use blitz_site::{Ended, Rejection, Transform, TransformError};
 
 use crate::flow::{FillError, Flow, FlowError};
+use crate::mirror::ContentCopy;
 use crate::replay::Replay;
 
 /// The request's content on its way to the upstream.
@@ -18,6 +19,8 @@ pub(crate) struct Upload {
     /// the upstream is passed on. Content that comes without it flows.
     hold: Option<Timer>,
     expects_continue: bool,
+    /// A copy for another upstream.
+    copy: Option<Box<ContentCopy>>,
 }
 
 impl Upload {
@@ -34,6 +37,7 @@ impl Upload {
             replay: Replay::Unsent,
             hold,
             expects_continue,
+            copy: None,
         }
     }
 
@@ -50,6 +54,11 @@ impl Upload {
     /// Why the content has ended early.
     pub(crate) fn failure(&self) -> Option<BodyError> {
         self.flow.failure()
+    }
+
+    /// Copies the content as it is sent.
+    pub(crate) fn copy_to(&mut self, copy: Box<ContentCopy>) {
+        self.copy = Some(copy);
     }
 
     /// Transforms the content from its first byte on.
@@ -107,8 +116,20 @@ impl Upload {
         {
             self.end_hold();
         }
-        match ready!(self.flow.poll(cx, |sent| self.replay.note(sent))) {
-            Ok(()) => Poll::Ready(Ok(())),
+        let (replay, copy) = (&mut self.replay, &mut self.copy);
+        let note = |sent: &[u8]| {
+            replay.note(sent);
+            if let Some(copy) = copy {
+                copy.note(sent);
+            }
+        };
+        match ready!(self.flow.poll(cx, note)) {
+            Ok(()) => {
+                if let Some(copy) = self.copy.take() {
+                    copy.complete();
+                }
+                Poll::Ready(Ok(()))
+            }
             Err(FlowError::From(BodyError::TooLarge)) => {
                 Poll::Ready(Err(Ended::Rejected(Rejection::ContentTooLarge)))
             }
@@ -124,6 +145,7 @@ impl Upload {
             }
             Err(FlowError::To(_)) => {
                 self.flow.to = None;
+                self.copy = None;
                 Poll::Ready(Ok(()))
             }
         }

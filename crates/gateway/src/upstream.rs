@@ -17,6 +17,7 @@ mod retry_budget;
 mod selector;
 mod set;
 mod shared_retries;
+mod shed;
 
 pub(crate) use balancer::{AddressState, Balancer, Pick, States, Tried, UpstreamState};
 pub use check::CheckState;
@@ -29,3 +30,4 @@ pub(crate) use name_failure::failure_of_name;
 pub(crate) use retry_budget::{Processed, RetryBudget, RetryShare};
 pub(crate) use selector::ClientValue;
 pub(crate) use set::{ConnectionSettings, Identity, UpstreamConfig, UpstreamSet};
+pub(crate) use shed::{Admission, Permit, SharedShed, SharedSheds, ShedState};

@@ -37,6 +37,17 @@ pub struct Counters {
     pub hedges: u64,
     /// Those whose second attempt had the first response head.
     pub hedges_won: u64,
+    /// Requests that were shed because their upstream had as many as it could take, by their importance: index 0 holds
+    /// those of the lowest.
+    pub shed: [u64; 4],
+    /// Copies of requests that were sent to the upstream of a `mirror`.
+    pub mirrored: u64,
+    /// Those of them without a response.
+    pub mirror_failures: u64,
+    /// Requests that were not copied because as many copies were under way as may be.
+    pub mirrors_over_limit: u64,
+    /// Requests that were not copied because their content was too long or not complete.
+    pub mirrors_without_content: u64,
     /// Responses that ended early, because the upstream's did or the client left.
     pub cut_off: u64,
     /// Requests whose content ended early, came too slowly or broke the rules, before a response.
@@ -92,6 +103,11 @@ impl Counters {
         ejections_refused: 0,
         hedges: 0,
         hedges_won: 0,
+        shed: [0; 4],
+        mirrored: 0,
+        mirror_failures: 0,
+        mirrors_over_limit: 0,
+        mirrors_without_content: 0,
         cut_off: 0,
         client_faults: 0,
         tunnels: 0,
@@ -135,6 +151,10 @@ impl Counters {
         self.ejections_refused += other.ejections_refused;
         self.hedges += other.hedges;
         self.hedges_won += other.hedges_won;
+        self.mirrored += other.mirrored;
+        self.mirror_failures += other.mirror_failures;
+        self.mirrors_over_limit += other.mirrors_over_limit;
+        self.mirrors_without_content += other.mirrors_without_content;
         self.cut_off += other.cut_off;
         self.client_faults += other.client_faults;
         self.tunnels += other.tunnels;
@@ -156,9 +176,11 @@ impl Counters {
         let responses = self.responses.iter_mut().zip(other.responses);
         let failures = self.failures.iter_mut().zip(other.failures);
         let rejections = self.rejections.iter_mut().zip(other.rejections);
+        let shed = self.shed.iter_mut().zip(other.shed);
         responses
             .chain(failures)
             .chain(rejections)
+            .chain(shed)
             .for_each(|(sum, count)| *sum += count);
     }
 }

@@ -157,6 +157,8 @@ failures! {
     TlsProtocolError "tls_protocol_error" BAD_GATEWAY "no TLS connection to the upstream could be made"
     /// All connections that may be opened to the upstream are full.
     ConnectionLimitReached "connection_limit_reached" SERVICE_UNAVAILABLE "all connections to the upstream are in use"
+    /// The upstream has as many requests as it can take now, and requests of this importance are shed.
+    LoadShed "connection_limit_reached" SERVICE_UNAVAILABLE "the upstream has as many requests as it can take, and others came first (shed)"
     /// Too many requests wait for a connection to the upstream.
     UpstreamQueueFull "connection_limit_reached" SERVICE_UNAVAILABLE "too many requests wait for the upstream"
     /// The gateway has no descriptor for a connection, and none became free in time.

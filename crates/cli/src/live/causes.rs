@@ -149,6 +149,15 @@ const LIMITS: &[Counter] = &[
     counter("memory_held_back", MEMORY),
     counter("streams_shed", MEMORY),
     counter("connections_evicted", DESCRIPTORS),
+    counter("requests_shed", SLOW_UPSTREAM),
+    counter(
+        "mirror_failures",
+        "see whether the upstream of `mirror` runs; requests do not wait for it",
+    ),
+    counter(
+        "requests_not_mirrored",
+        "the upstream of `mirror` responds too slowly for its copies, or contents are above 64 KiB",
+    ),
     counter("upstream_limit_waits", SLOW_UPSTREAM),
     counter("upstream_queue_full", SLOW_UPSTREAM),
     counter("upstream_queue_timeouts", SLOW_UPSTREAM),

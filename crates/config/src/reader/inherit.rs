@@ -327,6 +327,8 @@ pub(super) fn settings(
         request_trailers: None,
         compress: None,
         upgrade: None,
+        importance: None,
+        mirror: None,
         policies: Policies::default(),
     };
     for (number, own) in levels.iter() {
@@ -356,6 +358,8 @@ pub(super) fn settings(
         own.request_trailers.apply(&mut settings.request_trailers);
         own.compress.apply(&mut settings.compress);
         own.upgrade.apply(&mut settings.upgrade);
+        own.importance.apply(&mut settings.importance);
+        own.mirror.apply(&mut settings.mirror);
         match is_block {
             true => own.policies.apply_block(&mut settings.policies),
             false => own.policies.apply_level(&mut settings.policies),

@@ -8,6 +8,7 @@ use crate::balance::{Sticky, TargetGroup};
 use crate::compress::Compress;
 use crate::condition::Conditions;
 use crate::method::Methods;
+use crate::mirror::Mirror;
 use crate::network_list::NetworkList;
 use crate::policy::OwnPolicies;
 use crate::route_key::RouteKey;
@@ -15,6 +16,7 @@ use crate::settings::{
     ErrorPage, FieldRule, ForwardedHost, ProxyProtocol, Redirect, RequestBuffer, Respond,
     ResponseLimits,
 };
+use crate::shed::Importance;
 use crate::span::{Placed, Span};
 use crate::template::Template;
 use crate::units::{StatusPattern, TimeLimit};
@@ -59,6 +61,8 @@ pub(super) struct OwnSettings {
     pub(super) request_trailers: Own<Placed<bool>>,
     pub(super) compress: Own<Arc<Placed<Compress>>>,
     pub(super) upgrade: Own<Arc<Placed<Upgrades>>>,
+    pub(super) importance: Own<Placed<Importance>>,
+    pub(super) mirror: Own<Arc<Placed<Mirror>>>,
     pub(super) policies: OwnPolicies,
     pub(super) connect: Own<Placed<TimeLimit>>,
     pub(super) request: Own<Placed<TimeLimit>>,
@@ -173,6 +177,8 @@ impl OwnSettings {
             request_trailers: Own::default(),
             compress: Own::default(),
             upgrade: Own::default(),
+            importance: Own::default(),
+            mirror: Own::default(),
             policies: OwnPolicies::default(),
             connect: Own::default(),
             request: Own::default(),

@@ -79,6 +79,8 @@ impl Reader<'_> {
             "request_trailers" => own.request_trailers = self.own_boolean(value),
             "compress" => own.compress = self.compress(value),
             "upgrade" => own.upgrade = self.upgrades(value),
+            "importance" => own.importance = self.own(value, |reader| reader.importance(value)),
+            "mirror" => own.mirror = self.own(value, |reader| reader.mirror(value, upstreams)),
             "priority" => self.priority(entry, own),
             "timeout" => self.timeouts(value, own),
             "headers" => own.headers = self.fields(value, &own.key.value.path, None),

@@ -29,6 +29,7 @@ impl Reader<'_> {
             "queue" => settings.queue = self.queue(value),
             "retry" => settings.retry = self.retry(value),
             "health" => settings.health = self.health(value),
+            "shed" => settings.shed = self.shed(value),
             "slow_start" => settings.slow_start = self.placed_duration(value),
             _ => {}
         }

@@ -117,6 +117,8 @@ client_cert = true
 "/own".jwt = { secret = "${APP}", from = "query:token", optional = true }
 access_log = false
 replace_errors = true
+importance = "high"
+mirror = { to = "http://127.0.0.1:9000", percent = 12.5 }
 "/img*" = "unix:/run/img.sock"
 "/v1".path = "/v2{rest}"
 "=/health".allow = false
@@ -148,6 +150,7 @@ balance = "hash"
 hash = "header:X-User"
 sticky = "cookie:side"
 proxy_protocol = "v2"
+shed = { min = 4, max = 500, queue = 100, wait = "50ms" }
 limits = { fields_max = 300, head_max = "64k" }
 outlier = { failures = 7, latency = 10, time = "10s" }
 slow_start = "30s"

@@ -301,6 +301,8 @@ fn the_documents_name_all_keys() {
         "rate-limits.md",
         "tracing.md",
         "files.md",
+        "mirroring.md",
+        "overload.md",
         "upstreams.md",
         "retries.md",
     ];

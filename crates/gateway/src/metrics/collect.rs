@@ -7,8 +7,8 @@ use blitz_http::CoresHandle;
 use blitz_site::Counters;
 use blitz_site::metrics::{Series, SeriesKey, series};
 
-use crate::snapshot::upstream_states;
-use crate::upstream::UpstreamState;
+use crate::snapshot::{shed_states, upstream_states};
+use crate::upstream::{ShedState, UpstreamState};
 
 /// How long to wait for the next answer of a core. One that is busy for longer is left out.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -26,6 +26,7 @@ pub(super) struct CoreSample {
     pub(super) sockets: usize,
     pub(super) memory_available: usize,
     pub(super) upstreams: Vec<UpstreamState>,
+    pub(super) sheds: Vec<ShedState>,
     pub(super) series: Vec<(SeriesKey, Series)>,
 }
 
@@ -69,6 +70,7 @@ fn first_part() -> (CoreSample, usize) {
         sockets: blitz_http::reactor::sockets_open(),
         memory_available: blitz_http::reactor::memory_available(),
         upstreams: upstream_states(UPSTREAMS_MAX),
+        sheds: shed_states(),
         series: part.series,
     };
     (sample, part.total)

@@ -2,13 +2,16 @@
 //! error here.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
+use blitz_config::Importance;
 use blitz_http::{QuicCounters, TlsCounters, reactor};
 use blitz_site::{Counters, Failure, Rejection};
 
 use super::collect::CoreSample;
 use super::family::{Families, Value};
 use super::labels::OTHER;
+use crate::upstream::ShedState;
 
 /// Upstreams that have samples; the others are one.
 const UPSTREAMS_MAX: usize = 1_000;
@@ -38,16 +41,17 @@ pub(super) fn add_counts<'s>(
     add_quic(families, &http.quic);
     add_reactor(families, reactor);
     add_gauges(families, &cores);
-    add_upstreams(families, cores.map(|(_, core)| core));
+    add_upstreams(families, cores.clone().map(|(_, core)| core));
+    add_sheds(families, cores.flat_map(|(_, core)| &core.sheds));
 }
 
 fn add_site(families: &mut Families, counters: &Counters) {
     let Counters {
         routed,
         unrouted,
-        rejections,
-        responses,
-        failures,
+        rejections: _,
+        responses: _,
+        failures: _,
         connect_failures,
         retries,
         ejections,
@@ -55,6 +59,11 @@ fn add_site(families: &mut Families, counters: &Counters) {
         retries_over_budget,
         hedges,
         hedges_won,
+        shed: _,
+        mirrored,
+        mirror_failures,
+        mirrors_over_limit: _,
+        mirrors_without_content: _,
         cut_off,
         client_faults,
         tunnels,
@@ -67,8 +76,8 @@ fn add_site(families: &mut Families, counters: &Counters) {
         heads_omitted,
         rate_limit_dry_runs,
         rate_limits_overflowed,
-        files_refused_open,
-        files_refused_waiting,
+        files_refused_open: _,
+        files_refused_waiting: _,
         authorizations_remembered,
         authorizations_skipped,
         snapshots: _,
@@ -88,6 +97,8 @@ fn add_site(families: &mut Families, counters: &Counters) {
         ("blitz_retries_over_budget", retries_over_budget),
         ("blitz_hedges", hedges),
         ("blitz_hedges_won", hedges_won),
+        ("blitz_requests_mirrored", mirrored),
+        ("blitz_mirror_failures", mirror_failures),
         ("blitz_responses_cut_off", cut_off),
         ("blitz_request_content_failures", client_faults),
         ("blitz_tunnels_opened", tunnels),
@@ -101,26 +112,35 @@ fn add_site(families: &mut Families, counters: &Counters) {
     ] {
         families.count(name, *count);
     }
-    let files_refused = [
-        ("open", *files_refused_open),
-        ("waiting", *files_refused_waiting),
-    ];
-    families.count_parts("blitz_files_refused", "limit", files_refused);
-    add_causes(families, rejections, failures);
-    let responses = CLASSES.into_iter().zip(*responses);
-    families.count_parts("blitz_upstream_responses", "status", responses);
+    add_causes(families, counters);
 }
 
-fn add_causes(families: &mut Families, rejections: &[u64], failures: &[u64]) {
-    let rejected = Rejection::ALL.iter().zip(rejections);
-    let rejected = rejected.map(|(rejection, count)| (rejection.rule(), *count));
+/// Counters that have a label.
+fn add_causes(families: &mut Families, counters: &Counters) {
+    let files_refused = [
+        ("open", counters.files_refused_open),
+        ("waiting", counters.files_refused_waiting),
+    ];
+    families.count_parts("blitz_files_refused", "limit", files_refused);
+    let shed = Importance::ALL.iter().zip(counters.shed);
+    let shed = shed.map(|(importance, count)| (importance.name(), count));
+    families.count_parts("blitz_requests_shed", "importance", shed);
+    let not_mirrored = [
+        ("limit", counters.mirrors_over_limit),
+        ("content", counters.mirrors_without_content),
+    ];
+    families.count_parts("blitz_requests_not_mirrored", "reason", not_mirrored);
+    let rejected = Rejection::ALL.iter().zip(counters.rejections);
+    let rejected = rejected.map(|(rejection, count)| (rejection.rule(), count));
     families.count_parts("blitz_requests_rejected", "rule", rejected);
-    for (failure, count) in Failure::ALL.iter().zip(failures) {
+    let responses = CLASSES.into_iter().zip(counters.responses);
+    families.count_parts("blitz_upstream_responses", "status", responses);
+    for (failure, count) in Failure::ALL.iter().zip(counters.failures) {
         let labels = vec![
             ("cause", failure.name().to_owned()),
             ("error_type", failure.token().to_owned()),
         ];
-        families.count_with("blitz_upstream_failures", labels, *count);
+        families.count_with("blitz_upstream_failures", labels, count);
     }
 }
 
@@ -326,6 +346,36 @@ fn add_upstreams<'s>(families: &mut Families, cores: impl Iterator<Item = &'s Co
         let labels = vec![("upstream", (*upstream).to_owned())];
         let value = Value::Number(sum.avoided as f64);
         families.add("blitz_upstream_addresses_avoided", labels, value);
+    }
+}
+
+/// Upstreams that shed load: the sums of all cores, and the time without load that they know.
+fn add_sheds<'s>(families: &mut Families, states: impl Iterator<Item = &'s ShedState>) {
+    let mut sums = BTreeMap::<&str, ShedState>::new();
+    for state in states {
+        match sums.entry(&*state.name) {
+            Entry::Vacant(entry) => {
+                entry.insert(state.clone());
+            }
+            Entry::Occupied(mut entry) => entry.get_mut().add(state),
+        }
+    }
+    type Gauge = (&'static str, fn(&ShedState) -> f64);
+    let gauges: [Gauge; 4] = [
+        ("blitz_upstream_shed_limit", |state| state.limit as f64),
+        ("blitz_upstream_shed_in_flight", |state| {
+            state.in_flight as f64
+        }),
+        ("blitz_upstream_shed_waiting", |state| state.waiting as f64),
+        ("blitz_upstream_unloaded_seconds", |state| {
+            state.unloaded.unwrap_or_default().as_secs_f64()
+        }),
+    ];
+    for (name, value) in gauges {
+        for (upstream, state) in sums.iter().take(UPSTREAMS_MAX) {
+            let labels = vec![("upstream", (*upstream).to_owned())];
+            families.add(name, labels, Value::Number(value(state)));
+        }
     }
 }
 

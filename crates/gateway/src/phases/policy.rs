@@ -2,18 +2,22 @@
 //!
 //! The changes that rules make in final responses are those of the [responder](blitz_site::Responder).
 
-use blitz_http::ResponseHead;
-use blitz_site::{Ended, Failure, Rejection, apply_to_request};
+use std::rc::Rc;
 
+use blitz_http::ResponseHead;
+use blitz_site::{Ended, Endpoint, Failure, Rejection, apply_to_request};
+
+use super::mirror::mirror;
 use crate::forward::{self, ForwardedClient, NotForwarded};
 use crate::request::Request;
 use crate::route::ForwardRoute;
 use crate::rules::Facts;
 use crate::service::GatewayService;
+use crate::snapshot::CoreSnapshot;
 
 /// Edits the request's head for the upstream.
 #[inline(always)]
-pub(super) fn request_policy<E>(
+fn request_policy<E>(
     gateway: &GatewayService<E>,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
@@ -45,6 +49,21 @@ pub(super) fn request_policy<E>(
     }
     if route.forward.host.is_some() || request.rules.is_some() || request.rewriting.is_some() {
         change_request(gateway, route, request);
+    }
+    Ok(())
+}
+
+/// The same, and a copy of the request goes to the upstream of a `mirror`.
+#[inline(always)]
+pub(super) fn prepare<E: Endpoint>(
+    gateway: &Rc<GatewayService<E>>,
+    snapshot: &Rc<CoreSnapshot>,
+    route: &ForwardRoute<'_>,
+    request: &mut Request<'_>,
+) -> Result<(), Ended> {
+    request_policy(gateway, route, request)?;
+    if let Some(to) = &route.forward.mirror {
+        mirror(gateway, snapshot, to, request);
     }
     Ok(())
 }
@@ -101,6 +120,9 @@ pub(super) fn response_policy<E>(
         let is_failure = response.head.status.code() >= 500;
         let balancer = route.balancer();
         balancer.responded(upstream, time, is_failure, now);
+        if let Some(choice) = &mut request.choice {
+            choice.answered(is_failure);
+        }
     }
     let opens_tunnel = response.upgraded.is_some();
     request.kind.check_response(&response.head, opens_tunnel)?;

@@ -10,6 +10,7 @@ use blitz_http::{Fields, Name};
 use super::balancer::{Balancer, Pick, Tried};
 use super::group::{Group, ServerIndex};
 use super::selector::{Affinity, ClientValue, Selector};
+use super::shed::{Permit, Shed};
 use crate::target::Target;
 
 /// How long a request passes over servers that cannot be connected to, before it takes the last one that is tried as the
@@ -58,6 +59,8 @@ pub(crate) struct Choice<'a> {
     again: Option<ServerIndex>,
     /// Why a server had no address.
     unresolved: Option<NameFailure>,
+    /// That of an upstream that sheds load.
+    permit: Option<Permit>,
 }
 
 impl Drop for Choice<'_> {
@@ -93,6 +96,7 @@ impl<'a> Choice<'a> {
             has_failed: false,
             again: None,
             unresolved: None,
+            permit: None,
         })
     }
 
@@ -263,6 +267,34 @@ impl<'a> Choice<'a> {
     pub(crate) fn server(&self) -> Option<(&'a Target, &'a Rc<Balancer>)> {
         let (group, index) = (self.group, self.current?);
         Some((group.target(index), group.balancer(index)))
+    }
+
+    /// The upstream of the current server, if it sheds load and the request has no permit of it.
+    #[inline]
+    pub(crate) fn wanted_permit(&mut self) -> Option<&'a Rc<Shed>> {
+        let shed = self.group.shed(self.current?)?;
+        match &mut self.permit {
+            Some(permit) if permit.is_of(shed) => {
+                permit.restart(blitz_http::now());
+                None
+            }
+            other => {
+                *other = None;
+                Some(shed)
+            }
+        }
+    }
+
+    pub(crate) fn set_permit(&mut self, permit: Permit) {
+        self.permit = Some(permit);
+    }
+
+    /// The head of the response has come: the upstream has done its work.
+    #[inline]
+    pub(crate) fn answered(&mut self, is_failure: bool) {
+        if let Some(permit) = self.permit.take() {
+            permit.answered(is_failure);
+        }
     }
 
     pub(crate) fn group(&self) -> &'a Group {

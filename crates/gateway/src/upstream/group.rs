@@ -14,6 +14,7 @@ use super::check::{CheckState, GroupChecks};
 use super::retry_budget::RetryBudget;
 use super::selector::{Affinity, FULL_WEIGHT, Selector, View, mix};
 use super::shared_retries::SharedRetries;
+use super::shed::Shed;
 use crate::target::Target;
 
 /// The servers of a route before the start; all cores share it.
@@ -85,12 +86,6 @@ impl GroupConfig {
         })
     }
 
-    /// The settings of the upstreams of all servers, in the order of the servers.
-    pub(crate) fn settings_of_servers(&self) -> impl Iterator<Item = &UpstreamSettings> {
-        let targets = self.targets.iter();
-        targets.flat_map(|target| target.servers.clone().map(move |_| &*target.settings))
-    }
-
     /// The names of its targets, as the configuration has them.
     pub(crate) fn target_names(&self) -> String {
         let names: Vec<&str> = self.targets.iter().map(|target| &*target.name).collect();
@@ -132,6 +127,14 @@ impl GroupConfig {
         targets.flat_map(|target| target.servers.clone().map(move |_| &*target.settings))
     }
 
+    /// Its targets that shed load.
+    pub(crate) fn sheds(&self) -> impl Iterator<Item = (&str, blitz_config::Shed)> {
+        self.targets.iter().filter_map(|target| {
+            let shed = target.settings.shed.as_ref()?;
+            Some((&*target.name, shed.value))
+        })
+    }
+
     /// A line for each server, and before it one for each choice.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -146,7 +149,8 @@ impl GroupConfig {
                 Some(health) => format!(", checked by {}", health.value),
                 None => String::new(),
             };
-            if has_targets && is_one {
+            let sheds = target.settings.shed.is_some();
+            if has_targets && is_one && !sheds {
                 let url = self.servers[target.servers.start].url();
                 lines.push(format!("weight {} {url}{checked}", target.weight));
                 continue;
@@ -159,6 +163,9 @@ impl GroupConfig {
                 false => choice(&target.balance, target.sticky.as_ref()),
             };
             lines.push(format!("{margin}{choice}{checked}"));
+            if sheds {
+                lines.push(format!("{margin}requests that it cannot take are shed"));
+            }
             for (server, weight) in self.servers[target.servers.clone()]
                 .iter()
                 .zip(&target.weights)
@@ -201,6 +208,8 @@ pub(crate) struct Group {
     pub(super) inner: Box<[Selector]>,
     balancers: Box<[Rc<Balancer>]>,
     checks: GroupChecks,
+    /// For each target, the limit of its requests if it sheds load; empty if none does.
+    sheds: Box<[Option<Rc<Shed>>]>,
     pub(crate) retries: RetryBudget,
     /// Whether response times of its servers are compared, and when the next time.
     pub(super) compares_latency: bool,
@@ -244,6 +253,7 @@ impl Group {
             config: Arc::clone(config),
             balancers,
             checks: GroupChecks::default(),
+            sheds: Box::default(),
             retries: RetryBudget::default(),
             compares_latency: false,
             next_comparison: Cell::default(),
@@ -291,6 +301,26 @@ impl Group {
     pub(crate) fn with_checks(mut self, checks: &GroupChecks) -> Group {
         self.checks = GroupChecks::clone(checks);
         self
+    }
+
+    /// With the limits of targets that shed load, by their names.
+    pub(crate) fn shedding(mut self, mut shed: impl FnMut(&str) -> Rc<Shed>) -> Group {
+        let targets = self.config.targets.iter();
+        let sheds = targets.map(|target| {
+            let settings = target.settings.shed.as_ref();
+            settings.map(|_| shed(&target.name))
+        });
+        let sheds: Box<[_]> = sheds.collect();
+        if sheds.iter().any(Option::is_some) {
+            self.sheds = sheds;
+        }
+        self
+    }
+
+    /// The limit of the requests to the target with this server.
+    #[inline]
+    pub(super) fn shed(&self, index: ServerIndex) -> Option<&Rc<Shed>> {
+        self.sheds.get(usize::from(index.target))?.as_ref()
     }
 
     pub(super) fn target(&self, index: ServerIndex) -> &Target {
@@ -557,6 +587,15 @@ mod tests {
             "weight 1 unix:/run/b",
         ];
         assert_eq!(nested, expected);
+        let shedding = lines(
+            "[site.\"*\"]\nto = \"app\"\n[upstream.app]\nservers = [\"http://a:1\"]\nshed = true\n",
+        );
+        let expected = [
+            "one server",
+            "requests that it cannot take are shed",
+            "weight 1 http://a:1",
+        ];
+        assert_eq!(shedding, expected);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use blitz_http::{
 
 use super::balancer::{Balancer, Connector, UpstreamState};
 use super::member::Member;
+use super::shed::Sheds;
 use crate::target::{Origin, Target};
 
 /// Settings of the connections to an upstream; `None` are those of the gateway.
@@ -129,6 +130,8 @@ pub(crate) struct UpstreamSet {
     options: ClientOptions,
     pools: HashMap<ConnectionSettings, Pool>,
     by_identity: HashMap<Identity, Rc<Balancer>>,
+    /// Those of them, by their names, that shed load.
+    pub(crate) sheds: Sheds,
     /// The snapshot that the core has.
     pub(crate) newest: u64,
     /// Requests of older snapshots have added upstreams, which the newest may not have.
@@ -141,6 +144,7 @@ impl UpstreamSet {
             options,
             pools: HashMap::new(),
             by_identity: HashMap::new(),
+            sheds: Sheds::default(),
             newest: 0,
             has_strays: false,
         }

@@ -21,6 +21,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::h2::{H2Upstream, h2};
 use crate::site_rules::gateway;
 use crate::support::{Proxy, Upstream, eventually, trusting};
+use crate::support::{Proxy, Upstream, eventually, held, trusting};
 use crate::tls_support::Authority;
 use crate::upstream_tls::TlsUpstream;
 
@@ -325,6 +326,7 @@ const CASES: &[(Failure, Case)] = &[
         tls_to(io, id, upstream.url().replace("http://", "https://"))
     }),
     (Failure::ConnectionLimitReached, |io, id| limited(io, id, 1)),
+    (Failure::LoadShed, shedding),
     (Failure::UpstreamQueueFull, |io, id| limited(io, id, 0)),
     (Failure::RequestHeadTooLarge, |io, id| {
         let upstream = H2Upstream::scripted(|_, mut peer| {
@@ -479,6 +481,25 @@ const CASES: &[(Failure, Case)] = &[
         flood(io, id, 1_000, &h2_frame(0xfa, 0, 0, []))
     }),
 ];
+
+/// A request that is shed while another one is under way.
+fn shedding(io: IoChoice, id: &str) -> String {
+    let (upstream, _release) = held("late");
+    let url = upstream.url();
+    let proxy = gateway(
+        io,
+        &format!(
+            "[site.\"*\"]\nto = \"app\"\n[upstream.app]\nservers = [\"{url}\"]\nshed = {{ max = 1, wait = \"0\" }}\n"
+        ),
+    );
+    let mut first = proxy.peer();
+    first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("the first reaches the upstream", || {
+        upstream.heads().len() == 1
+    });
+    send(&proxy, "GET", "", id);
+    url
+}
 
 /// An upstream that sends these bytes to each connection, and waits for its end.
 fn answering(bytes: &'static str) -> String {

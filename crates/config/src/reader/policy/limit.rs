@@ -114,7 +114,7 @@ impl Reader<'_> {
         self.parsed(&text, units::parse_rate)
     }
 
-    fn choice(
+    pub(in crate::reader) fn choice(
         &mut self,
         value: &Spanned<DeValue<'_>>,
         choices: &'static [&'static str],
