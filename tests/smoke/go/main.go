@@ -14,11 +14,12 @@ var roles = map[string]func(arguments []string) error{
 	"client":     client,
 	"serve":      serve,
 	"churn":      churn,
+	"member":     member,
 }
 
 func main() {
 	if len(os.Args) < 2 || roles[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: smoke handshakes|client|serve|churn ...")
+		fmt.Fprintln(os.Stderr, "usage: smoke handshakes|client|serve|churn|member ...")
 		os.Exit(2)
 	}
 	if err := roles[os.Args[1]](os.Args[2:]); err != nil {
