@@ -8,12 +8,13 @@ use clap::{Args, Command, Subcommand};
 use crate::comparison;
 use crate::goals::BenchOutcome;
 use crate::invocation::{self, Invocation};
+use crate::member;
 use crate::output;
 use crate::programs::Programs;
 use crate::rounds::RoundsArguments;
 use crate::scenario::{
-    self, all, board, bulk, compare, framework, gateway, generator, idle, models, protocols,
-    regression, report, start, suite,
+    self, all, board, bulk, compare, faults, framework, gateway, generator, idle, models,
+    protocols, regression, report, start, suite,
 };
 use crate::supervised::{end_with_the_input, exit_code, run_supervised};
 use crate::tuning;
@@ -40,6 +41,8 @@ Examples:
       latency of two proxies at 25, 50, 75 and 90 % of the slower one's capacity
   blitz bench board --only static,static-h2
       files as HttpArena requests them, beside nginx, H2O and Caddy
+  blitz bench faults --only stopped,blitz-tuned,envoy-tuned
+      one of three members fails behind two proxies
   blitz bench gateway --quick
       the health endpoint over three protocols, within a minute
   blitz bench framework --only latency,churn
@@ -113,6 +116,8 @@ enum Benchmark {
     Bulk(bulk::BulkArguments),
     /// Proxies and servers side by side: capacity, then latency at 25 to 90 % of it, as a report with curves
     Compare(compare::CompareArguments),
+    /// Goodput, errors and p99 while one of three members is stopped, slowed, killed or replaced: a report
+    Faults(faults::FaultsArguments),
     /// The health endpoint over HTTP/1.1, HTTP/2 without TLS and HTTP/3, up to 1,000 connections: a report
     Gateway(gateway::GatewayArguments),
     /// The CPU time that blitz load itself needs, beside wrk, h2load, oha and clients of HTTP/3: a report
@@ -135,6 +140,9 @@ enum Benchmark {
     Report(report::ReportArguments),
     /// Time from the start of the process to its first response
     Start(start::StartArguments),
+    /// Be a server that proxies stand before, until a signal ends it
+    #[command(hide = true)]
+    Member(member::MemberArguments),
     /// Change settings of the machine until the end of the input
     #[command(hide = true)]
     Tuning(tuning::TuningArguments),
@@ -154,7 +162,10 @@ pub fn run(
         false
             if matches!(
                 arguments.benchmark,
-                Benchmark::All(_) | Benchmark::Report(_) | Benchmark::Tuning(_)
+                Benchmark::All(_)
+                    | Benchmark::Member(_)
+                    | Benchmark::Report(_)
+                    | Benchmark::Tuning(_)
             ) =>
         {
             Ok(())
@@ -222,6 +233,7 @@ fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<BenchOutcom
         Benchmark::Board(arguments) => board::run(arguments, invocation),
         Benchmark::Bulk(arguments) => bulk::run(arguments, invocation),
         Benchmark::Compare(arguments) => compare::run(arguments, invocation),
+        Benchmark::Faults(arguments) => faults::run(arguments, invocation),
         Benchmark::Gateway(arguments) => gateway::run(arguments, invocation),
         Benchmark::Generator(arguments) => generator::run(arguments, invocation),
         Benchmark::Idle(arguments) => idle::run(arguments, invocation),
@@ -233,6 +245,7 @@ fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<BenchOutcom
         Benchmark::Regression(arguments) => regression::run(arguments, invocation),
         Benchmark::Report(arguments) => report::run(arguments),
         Benchmark::Start(arguments) => start::run(arguments, invocation),
+        Benchmark::Member(arguments) => member::run(arguments).map(|()| BenchOutcome::Met),
         Benchmark::Tuning(arguments) => {
             tuning::run(arguments, invocation.programs.blitz()).map(|()| BenchOutcome::Met)
         }

@@ -20,6 +20,7 @@ mod load_result;
 mod load_tool;
 mod machine;
 mod measure;
+mod member;
 mod noise;
 mod not_run;
 mod number;

@@ -6,6 +6,7 @@ pub(crate) mod caddy;
 pub(crate) mod envoy;
 pub(crate) mod h2o;
 pub(crate) mod haproxy;
+pub(crate) mod members;
 pub(crate) mod nginx;
 pub(crate) mod site_proxy;
 pub(crate) mod varnish;

@@ -5,6 +5,7 @@ pub(crate) mod board;
 pub(crate) mod bulk;
 pub(crate) mod compare;
 mod cores;
+pub(crate) mod faults;
 pub(crate) mod framework;
 pub(crate) mod gateway;
 pub(crate) mod generator;

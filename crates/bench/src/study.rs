@@ -11,17 +11,13 @@ mod section;
 mod stage;
 mod surroundings;
 
-#[cfg(test)]
-pub(crate) use case::MeasuredSubject;
-pub(crate) use case::{Case, Length, Load, Measured, Requests, Subject, Version};
+pub(crate) use case::{Case, Length, Load, Measured, MeasuredSubject, Requests, Subject, Version};
 pub(crate) use figure::{
     CLIENT_US, Cell, Figure, MEGABYTES_PER_SECOND, P50, P99, P999, REQUESTS_PER_SECOND,
     RESIDENT_MIB, SERVER_US, WHOLE_TIME, ratio_text,
 };
 pub(crate) use program::Program;
-#[cfg(test)]
-pub(crate) use run::Run;
-pub(crate) use run::{Generator, Watched};
+pub(crate) use run::{Generator, Run, Watched};
 pub(crate) use section::{Sentence, conclusion, measure, measure_beyond, section};
-pub(crate) use stage::{Contender, Stage};
+pub(crate) use stage::{Contender, Stage, configuration};
 pub(crate) use surroundings::{ReportFiles, Surroundings, Watch, finish, finish_files};

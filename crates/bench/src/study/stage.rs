@@ -179,7 +179,7 @@ impl<'a> Stage<'a> {
 }
 
 /// The command line and the configuration files that it names, without the folder of this run.
-fn configuration(command: &Command, folder: &Path) -> Vec<Configuration> {
+pub(crate) fn configuration(command: &Command, folder: &Path) -> Vec<Configuration> {
     let folder = format!("{}/", folder.display());
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<String> = words
