@@ -46,7 +46,7 @@ pub(crate) struct FaultsArguments {
     /// Only these faults or systems, separated by commas; an unknown name lists the known ones
     #[arg(long, value_delimiter = ',', value_parser = word)]
     only: Vec<String>,
-    /// One round of runs of 1.6 s, without verdicts; not saved
+    /// One round of runs of 2.6 s, without verdicts; not saved
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
     quick: bool,
     /// The seed of the order in which the systems of a round run
@@ -152,7 +152,7 @@ impl FaultsArguments {
 
     fn schedule(&self) -> Schedule {
         match self.quick {
-            true => Schedule::new(Duration::from_millis(400), Duration::from_millis(1_600)),
+            true => Schedule::new(Duration::from_millis(400), Duration::from_millis(2_600)),
             false => Schedule::new(Duration::from_secs(1), Duration::from_secs(self.seconds)),
         }
     }
