@@ -24,7 +24,7 @@ pub(crate) enum MembersProxy {
 pub(crate) enum Settings {
     /// The members, and what no configuration can leave out.
     Default,
-    /// What its documentation recommends against failing members. All have the same deadlines.
+    /// The recommendations of its documentation against failing members. All have the same deadlines.
     Tuned,
 }
 

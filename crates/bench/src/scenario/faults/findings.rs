@@ -255,12 +255,13 @@ fn method(rounds: u32) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::Recorder;
     use crate::load_result::LoadResult;
     use crate::scenario::faults::fault::Schedule;
     use crate::study::MeasuredSubject;
-    use std::time::Duration;
 
     /// Runs with so many failures, and a p99 of about so many milliseconds.
     fn subject(name: &str, failures: &[u64], milliseconds: u64) -> MeasuredSubject {

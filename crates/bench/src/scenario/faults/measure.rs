@@ -125,7 +125,7 @@ fn installed(arguments: &FaultsArguments) -> (Vec<&'static FaultContender>, Vec<
     (contenders, not_run)
 }
 
-/// What the runs of a fault have in common.
+/// The fault of several runs, and where they happen.
 struct FaultRun<'a> {
     invocation: &'a Invocation,
     folder: &'a RunFolder,
