@@ -163,10 +163,12 @@ fn conclusions(measured: &MeasuredFault) -> Vec<Conclusion> {
             continue;
         }
         for (figure, object) in JUDGED {
+            let about = format!("{}, {}", measured.fault.title(), figure.name);
             let Some(peer) = best_peer(&measured.case, settings, figure) else {
+                let text = format!("{about}: {subject} has no peer to be compared with.");
+                all.push(Conclusion::new(ConclusionKind::Void, text));
                 continue;
             };
-            let about = format!("{}, {}", measured.fault.title(), figure.name);
             all.push(verdict(
                 &measured.case,
                 (subject, peer),
@@ -175,6 +177,17 @@ fn conclusions(measured: &MeasuredFault) -> Vec<Conclusion> {
             ));
         }
     }
+    // One of them might be the best.
+    let void = measured.case.subjects.iter().filter_map(|subject| {
+        let reason = subject.void.as_ref()?;
+        let text = format!(
+            "{}: {} is void. {reason}",
+            measured.fault.title(),
+            subject.name
+        );
+        Some(Conclusion::new(ConclusionKind::Void, text))
+    });
+    all.extend(void);
     all
 }
 
@@ -349,6 +362,30 @@ mod tests {
             "{}",
             all[0].text
         );
+    }
+
+    #[test]
+    fn void_systems_are_named_and_are_no_peers() {
+        let mut measured = measured(vec![
+            subject(BLITZ_TUNED, &[0; 7], 10),
+            subject("nginx-tuned", &[0; 7], 5),
+            subject("envoy-tuned", &[3; 7], 40),
+        ]);
+        measured.case.subjects[1].void = Some("It was late.".to_owned());
+        let all = conclusions(&measured);
+        assert_eq!(all.len(), 3, "{all:?}");
+        assert!(
+            all[..2].iter().all(|it| it.text.contains("envoy-tuned")),
+            "{all:?}"
+        );
+        assert_eq!(all[2].kind, ConclusionKind::Void);
+        measured.case.subjects[2].void = Some("It was late.".to_owned());
+        let all = conclusions(&measured);
+        assert!(
+            all.iter().all(|it| it.kind == ConclusionKind::Void),
+            "{all:?}"
+        );
+        assert!(all[0].text.contains("no peer"), "{all:?}");
     }
 
     #[test]
