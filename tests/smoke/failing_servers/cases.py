@@ -53,7 +53,8 @@ class Case:
     # Called with the run: breaks the member, and makes it well again.
     fault: str
     repair: str | None = None
-    # Until so long after the fault, a POST that was sent to the member may fail; `None`: no POST may.
+    # Until so long after the fault, or until the first timeout, a POST that was sent to the member may fail; `None`: no
+    # POST may.
     posts: float | None = None
     # Wrong responses of the member that clients may get.
     lies: int = 0
@@ -111,6 +112,8 @@ class Run:
             self.members.append(Member(kind, folder, address, own_port, tools, arguments.h2c, within))
         self.victim = next(member for member in self.members if member.kind == self.victim_kind)
         self.gateway = self.load = None
+        # The longest time by which a timer came late: a busy machine.
+        self.lag = 0.0
 
     def start(self):
         for member in self.members:
@@ -237,6 +240,7 @@ class Run:
             url = f"https://localhost:{self.gateway.port_tls}"
             self.load = LoadProgram(self.arguments, url, self.case)
         running = asyncio.create_task(self.load.run())
+        watching = asyncio.create_task(self.watch_lag())
         await asyncio.sleep(1)
         fault_at, fault_on_clock = time.monotonic(), time.time()
         fault = "begin" if self.case.fault == "start" else self.case.fault
@@ -251,7 +255,15 @@ class Run:
             returned = await asyncio.to_thread(self.wait_for_return)
         self.load.stop()
         await running
+        watching.cancel()
+        self.lag = max(self.lag, self.load.lag)
         return fault_at, fault_on_clock, ended_on_clock, returned
+
+    async def watch_lag(self):
+        while True:
+            expected = time.monotonic() + 0.05
+            await asyncio.sleep(0.05)
+            self.lag = max(self.lag, time.monotonic() - expected)
 
     def wait_for_return(self):
         """Seconds until the member gets a tenth of the requests of a second again; `None` if it does not."""
@@ -283,7 +295,7 @@ class LoadProgram:
     """`blitz load` over HTTP/2 or HTTP/3: GET requests, of which it counts those that fail."""
 
     def __init__(self, arguments, url, case):
-        self.case, self.lag, self.outcomes = case, 0.0, []
+        self.case, self.lag = case, 0.0
         self.longest = self.failures = self.completed = None
         self.command = [arguments.blitz, "load", "--http", arguments.http, "--rate", str(arguments.rate)]
         self.command += ["--duration", "10m", "--warm-up", "0s", "--connections", "4", "--streams", "100", "--quiet"]
@@ -326,7 +338,7 @@ def judge(run, moments):
     if isinstance(load, LoadProgram):
         judge_program(case, load, verdict)
     else:
-        judge_requests(run, fault_at, lines, verdict)
+        judge_requests(run, (fault_at, fault_on_clock), lines, verdict)
     judge_posted(run, verdict)
     shares(run, (fault_on_clock, ended_on_clock), lines, verdict)
     if run.arguments.long and case.repair:
@@ -346,8 +358,21 @@ def judge_program(case, load, verdict):
         verdict.late.append(f"a GET took {load.longest:.2f} s")
 
 
-def judge_requests(run, fault_at, lines, verdict):
+def first_timeout(run, fault_on_clock, lines):
+    """When the gateway first gave up a response after the fault, in seconds from it; `None` if it did not."""
+    gave_up = [
+        line["at"] + TIMEOUT - fault_on_clock
+        for line in lines
+        if line["at"] > fault_on_clock - TIMEOUT
+        and line.get("duration", 0) >= TIMEOUT * 0.9
+        and (line.get("attempts", 1) > 1 or line.get("upstream") == run.victim_address())
+    ]
+    return min(gave_up, default=None)
+
+
+def judge_requests(run, fault, lines, verdict):
     """Each request: only those may fail that may not be repeated, and each has a line in the log."""
+    fault_at, fault_on_clock = fault
     case, outcomes = run.case, run.load.outcomes
     logged = {line["path"]: line for line in lines if "path" in line}
     gets = [one for one in outcomes if one.method == "GET"]
@@ -381,7 +406,10 @@ def judge_requests(run, fault_at, lines, verdict):
         ]
         if elsewhere:
             verdict.missed.append(f"{len(elsewhere)} POST failed elsewhere: {reasons(elsewhere, fault_at)}")
-        late = [one for one in posts if one.started > fault_at + case.posts + SPARE]
+        known_after = case.posts
+        if case.posts:
+            known_after = max(known_after, first_timeout(run, fault_on_clock, lines) or 0)
+        late = [one for one in posts if one.started > fault_at + known_after + SPARE]
         if late:
             verdict.late.append(f"{len(late)} POST failed that were sent later: {reasons(late, fault_at)}")
 
@@ -449,7 +477,7 @@ def execute(arguments):
                 run.end()
         if arguments.keep and (verdict.missed or verdict.late):
             subprocess.run(["cp", "-r", folder, arguments.keep], check=False)
-    lag = run.load.lag if run and run.load else 0
+    lag = run.lag if run else 0
     outcome = MISSED if verdict.missed or verdict.late else MET
     if verdict.late and not verdict.missed and lag > LAG_MAX:
         verdict.late.append(f"the machine was busy: a timer came {lag:.2f} s late")

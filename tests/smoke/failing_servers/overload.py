@@ -22,7 +22,9 @@ UNLOADED = CAPACITY / 4
 SETTLES = 1.0
 GOODPUT_SHARE, P99_FACTOR, RECOVERY = 0.9, 3.0, 2.0
 # A timer of the client that comes later than this says that the machine was busy, and times prove nothing.
-LAG_MAX = 0.1
+LAG_MAX = 0.03
+# How often a void run is repeated.
+ATTEMPTS_MAX = 3
 MET, MISSED, VOID = 0, 1, 75
 # The diagnostics of a binary without the key.
 NO_KEY = ("unknown key `shed`", "`shed` is not in this version")
@@ -105,7 +107,7 @@ def judge(before, during, after, begun, ended, lag):
     )
     print("; ".join(missed + [figures]))
     if missed and lag > LAG_MAX:
-        print("the machine was busy: void")
+        print("void, because the machine was busy")
         return VOID
     return MISSED if missed else MET
 
@@ -158,7 +160,11 @@ to = "limited"
             if not gateway.is_running() and not has_key(log):
                 print("skipped: this version has no key `shed`")
                 return MET
-            return judge(*asyncio.run(drive(port, seconds)))
+            for _ in range(ATTEMPTS_MAX):
+                outcome = judge(*asyncio.run(drive(port, seconds)))
+                if outcome != VOID:
+                    break
+            return outcome
         finally:
             for process in reversed(processes):
                 process.stop()
