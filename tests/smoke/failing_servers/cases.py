@@ -387,9 +387,9 @@ def judge_requests(run, fault, lines, verdict):
     if longest > GET_WITHIN:
         late = sum(one.took > GET_WITHIN for one in gets)
         verdict.late.append(f"{late} GET took more than {GET_WITHIN} s, the longest {longest:.2f} s")
-    without_line = [one.number for one in failed if f"/id/{one.number}" not in logged]
+    without_line = [one.number for one in failed if not explains(logged.get(f"/id/{one.number}"), one)]
     if without_line:
-        verdict.missed.append(f"without a line in the log: {without_line[:5]}")
+        verdict.missed.append(f"without a line in the log that says why: {without_line[:5]}")
     if case.lies:
         if len(failed) > case.lies:
             verdict.missed.append(f"{len(failed)} failed, more than {case.lies}: {reasons(failed, fault_at)}")
@@ -412,6 +412,13 @@ def judge_requests(run, fault, lines, verdict):
         late = [one for one in posts if one.started > fault_at + known_after + SPARE]
         if late:
             verdict.late.append(f"{len(late)} POST failed that were sent later: {reasons(late, fault_at)}")
+
+
+def explains(line, one):
+    """Whether the line of a request has the status that its client got, and the member or the cause."""
+    if line is None:
+        return False
+    return line.get("status") == one.status and bool(line.get("cause") or line.get("upstream"))
 
 
 def reasons(failed, fault_at):
