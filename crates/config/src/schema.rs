@@ -13,56 +13,64 @@ const VARIABLE: &str = r"\$\{";
 /// The name of a field or a cookie (RFC 9110, section 5.6.2).
 const TOKEN: &str = "[-A-Za-z0-9!#$%&'*+.^_`|~]+";
 
+/// Tables without a key that must be there, and without another form.
+const TABLES: &[Scope] = &[
+    Scope::AccessLogWhen,
+    Scope::Compress,
+    Scope::Control,
+    Scope::Decompress,
+    Scope::Defaults,
+    Scope::Health,
+    Scope::Jwt,
+    Scope::Limits,
+    Scope::Log,
+    Scope::Metrics,
+    Scope::Networks,
+    Scope::Outlier,
+    Scope::Preset,
+    Scope::Queue,
+    Scope::Retry,
+    Scope::SecurityHeaders,
+    Scope::Server,
+    Scope::Shed,
+    Scope::SiteLimits,
+    Scope::Timeout,
+    Scope::Tls,
+    Scope::UpstreamLimits,
+    Scope::When,
+];
+
 /// The JSON Schema of the file (draft 7, which all language servers for TOML read), as text.
 #[must_use]
 pub fn schema() -> String {
     let mut top = table(Scope::Top);
+    let mut definitions = json!({
+        "access_log": required(table(Scope::AccessLog), "to"),
+        "api_keys": required(table(Scope::ApiKeys), "file"),
+        "basic_auth": required(table(Scope::BasicAuth), "users_file"),
+        "buffer_request": required(table(Scope::Buffer), "memory"),
+        "certificate": required(text_or(table(Scope::Certificate)), "cert"),
+        "cors": required(table(Scope::Cors), "origins"),
+        "fields": fields(),
+        "forward_auth": required(table(Scope::ForwardAuth), "url"),
+        "forward_auth_cache": required(table(Scope::ForwardAuthCache), "by"),
+        "listener": required(text_or(table(Scope::Listener)), "address"),
+        "mirror": required(table(Scope::Mirror), "to"),
+        "rate_limit": required(table(Scope::RateLimit), "rate"),
+        "redis": required(table(Scope::Redis), "url"),
+        "respond": required(table(Scope::Respond), "status"),
+        "route": text_or(table(Scope::Route)),
+        "site": text_or(site()),
+        "tracing": required(table(Scope::Tracing), "otlp"),
+        "upstream": required(table(Scope::Upstream), "servers"),
+    });
+    for scope in TABLES {
+        definitions[keys::table_name(*scope)] = table(*scope);
+    }
     let header = json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Configuration of Blitz",
-        "definitions": {
-            "access_log": required(table(Scope::AccessLog), "to"),
-            "access_log_when": table(Scope::AccessLogWhen),
-            "api_keys": required(table(Scope::ApiKeys), "file"),
-            "basic_auth": required(table(Scope::BasicAuth), "users_file"),
-            "buffer_request": required(table(Scope::Buffer), "memory"),
-            "certificate": required(text_or(table(Scope::Certificate)), "cert"),
-            "compress": table(Scope::Compress),
-            "control": table(Scope::Control),
-            "rate_limit": required(table(Scope::RateLimit), "rate"),
-            "cors": required(table(Scope::Cors), "origins"),
-            "decompress": table(Scope::Decompress),
-            "defaults": table(Scope::Defaults),
-            "fields": fields(),
-            "forward_auth": required(table(Scope::ForwardAuth), "url"),
-            "forward_auth_cache": required(table(Scope::ForwardAuthCache), "by"),
-            "health": table(Scope::Health),
-            "jwt": table(Scope::Jwt),
-            "limits": table(Scope::Limits),
-            "listener": required(text_or(table(Scope::Listener)), "address"),
-            "log": table(Scope::Log),
-            "metrics": table(Scope::Metrics),
-            "mirror": required(table(Scope::Mirror), "to"),
-            "networks": table(Scope::Networks),
-            "preset": table(Scope::Preset),
-            "queue": table(Scope::Queue),
-            "redis": required(table(Scope::Redis), "url"),
-            "respond": required(table(Scope::Respond), "status"),
-            "retry": table(Scope::Retry),
-            "route": text_or(table(Scope::Route)),
-            "security_headers": table(Scope::SecurityHeaders),
-            "server": table(Scope::Server),
-            "shed": table(Scope::Shed),
-            "site": text_or(site()),
-            "site_limits": table(Scope::SiteLimits),
-            "tls": table(Scope::Tls),
-            "tracing": required(table(Scope::Tracing), "otlp"),
-            "timeout": table(Scope::Timeout),
-            "upstream": required(table(Scope::Upstream), "servers"),
-            "outlier": table(Scope::Outlier),
-            "upstream_limits": table(Scope::UpstreamLimits),
-            "when": table(Scope::When),
-        },
+        "definitions": definitions,
     });
     if let (Value::Object(top), Value::Object(header)) = (&mut top, header) {
         top.extend(header);

@@ -408,7 +408,8 @@ impl SnapshotMaker {
             let mut number = |target: &Target, settings: ConnectionSettings| {
                 self.number(target, settings, &hidden, &mut numbers, &mut upstreams)
             };
-            let of_first = (forward.group.as_ref()).and_then(|group| group.config.settings().next());
+            let of_first =
+                (forward.group.as_ref()).and_then(|group| group.config.settings().next());
             let of_first = of_first.map_or(settings, |own| settings.with(own));
             forward.upstream = number(&forward.target, of_first)?;
             match &mut forward.group {
@@ -463,11 +464,7 @@ impl SnapshotMaker {
     }
 
     /// The checks of the servers of groups, whose connections begin with a PROXY header of these versions.
-    fn group_checks(
-        &mut self,
-        groups: &Groups,
-        upstreams: &[UpstreamConfig],
-    ) -> Vec<GroupChecks> {
+    fn group_checks(&mut self, groups: &Groups, upstreams: &[UpstreamConfig]) -> Vec<GroupChecks> {
         let groups = groups.all.iter().zip(&groups.proxy_versions);
         let checks = groups.map(|((config, numbers), version)| {
             let settings = config.settings();

@@ -477,7 +477,8 @@ impl Balancer {
             address: upstream.address().clone(),
             idle: upstream.idle(),
             in_use: upstream.active(),
-            cooling_down: self.cooldowns.borrow().left(key, now),
+            cooling_down: (self.cooldowns.borrow().left(key, now))
+                .max(self.member().avoided_for(now)),
             last_failure: last_failure.map(|(then, failure)| (since(then), failure)),
             figures,
         }

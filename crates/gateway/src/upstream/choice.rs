@@ -243,6 +243,7 @@ impl<'a> Choice<'a> {
             has_failed: false,
             again: None,
             unresolved: None,
+            permit: None,
         })
     }
 

@@ -114,9 +114,11 @@ impl GroupConfig {
         targets.flat_map(|target| target.servers.clone().map(move |_| &*target.name))
     }
 
-    /// Whether requests may be sent a second time: clients that stay with a server would lose it.
+    /// Whether requests may be sent a second time: clients that stay with a server would lose it, and an upstream that
+    /// sheds load has enough of them.
     fn hedges(&self) -> bool {
-        let are_free = |target: &GroupTarget| target.sticky.is_none();
+        let are_free =
+            |target: &GroupTarget| target.sticky.is_none() && target.settings.shed.is_none();
         let is_free = self.sticky.is_none() && self.targets.iter().all(are_free);
         is_free && self.settings().any(|settings| settings.hedge.is_some())
     }

@@ -157,12 +157,6 @@ impl Members {
         all.insert(identity.clone(), Arc::downgrade(&member));
         member
     }
-
-    /// Those in use.
-    pub(crate) fn all(&self) -> Vec<Arc<Member>> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.values().filter_map(Weak::upgrade).collect()
-    }
 }
 
 #[cfg(test)]

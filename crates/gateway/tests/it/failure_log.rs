@@ -20,7 +20,6 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::h2::{H2Upstream, h2};
 use crate::site_rules::gateway;
-use crate::support::{Proxy, Upstream, eventually, trusting};
 use crate::support::{Proxy, Upstream, eventually, held, trusting};
 use crate::tls_support::Authority;
 use crate::upstream_tls::TlsUpstream;
