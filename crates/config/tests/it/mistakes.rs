@@ -63,7 +63,7 @@ fn planned_keys_are_not_yet() {
             | Scope::UpstreamLimits
             | Scope::Outlier
             | Scope::Health => continue,
-            Scope::Mirror | Scope::Shed | Scope::Outlier => continue,
+            Scope::Mirror | Scope::Shed => continue,
             Scope::AccessLog | Scope::AccessLogWhen => continue,
             Scope::Listener => format!("listen = [{{ address = \":80\", {} = true }}]\n", key.name),
             Scope::Upstream => {
