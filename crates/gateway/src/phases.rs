@@ -144,10 +144,7 @@ fn life_of_a_request<E: Endpoint>(
         let outcome = match responded.and_then(|()| response_policy(&gateway, route, &mut request))
         {
             Ok(()) if replace_error(&mut request) || relay_whole(&mut request) => Ok(()),
-            Ok(()) => {
-                let deadline = deadline.after_head();
-                relay(&gateway.options.limits, &mut request, deadline).await
-            }
+            Ok(()) => relay(&gateway.options.limits, &mut request, deadline.after_head()).await,
             Err(ended) => Err(ended),
         };
         finish(&mut request, outcome);
