@@ -121,18 +121,24 @@ impl Snapshot {
         named.map(|(number, upstream)| (number, &upstream.member))
     }
 
-    /// The name of an upstream of which this server is the last that gets new requests.
+    /// The name of an upstream of which this server is the last that gets new requests. One that is down by its checks
+    /// does not count.
     pub(crate) fn last_of(&self, url: &str) -> Option<String> {
-        let last = self.groups.iter().find(|(config, numbers)| {
-            let servers = numbers.iter().map(|number| &self.upstreams[*number].member);
-            let weighted = servers.zip(config.weights_of_servers());
-            let mut taking = weighted.filter(|(member, weight)| *weight && !member.is_drained());
-            numbers
-                .iter()
-                .any(|number| *self.upstreams[*number].member.url == *url)
-                && taking.all(|(member, _)| *member.url == *url)
+        let is_it = |number: &usize| *self.upstreams[*number].member.url == *url;
+        let takes = |number: usize, check: Option<&Option<Arc<Check>>>| {
+            let check = check.and_then(Option::as_ref);
+            let is_down = check.is_some_and(|check| check.state() == CheckState::Down);
+            !is_down && !self.upstreams[number].member.is_drained()
+        };
+        let groups = self.groups.iter().zip(&self.group_checks);
+        let mut last = groups.filter(|((config, numbers), checks)| {
+            let weighted = numbers.iter().zip(config.weights_of_servers()).enumerate();
+            let mut others =
+                weighted.filter(|(_, (number, has_weight))| *has_weight && !is_it(number));
+            numbers.iter().any(is_it)
+                && !others.any(|(at, (number, _))| takes(*number, checks.get(at)))
         });
-        last.map(|(config, _)| config.target_names())
+        last.next().map(|((config, _), _)| config.target_names())
     }
 
     /// Whether routes have the upstream of this number alone, and not only as one of several servers.

@@ -79,7 +79,8 @@ pub enum DrainError {
     Unknown,
     /// Routes have it alone, so that their requests could go nowhere else.
     Alone,
-    /// It is the last server of this upstream that gets requests.
+    /// It is the last server of this upstream that gets requests: the others are drained, down by their checks, or have
+    /// the weight 0.
     Last(String),
 }
 

@@ -69,7 +69,8 @@ fn change(gateway: &StateReader, url: &str, is_drained: bool) -> Result<String, 
         (Err(DrainError::Last(name)), _) => Err((
             Status::CONFLICT,
             format!(
-                "{url} is the last server of {name} that gets requests\n  undrain another one, or add one first\n"
+                "{url} is the last server of {name} that gets requests: the others are drained, or down\n  \
+                 undrain another one, or add one first\n"
             ),
         )),
     }

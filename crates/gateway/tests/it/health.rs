@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use blitz_gateway::{CheckReport, CheckState, Gateway, UpstreamReport};
+use blitz_gateway::{CheckReport, CheckState, DrainError, Gateway, UpstreamReport};
 use blitz_http::{BodyLength, Fields, IoChoice, Name, ResponseHead, Status};
 use blitz_testing::{H1Peer, log_lines, refusing_address};
 
@@ -281,6 +281,20 @@ scenarios! {
         proxy.replace_sites(&file(&[&b.url(), &c.url()], "{ path = \"/healthz?2\", interval = \"1h\" }"));
         becomes(&proxy, &b.url(), CheckState::Up);
         assert!(proxy.upstreams().iter().all(|one| one.url != a.url()));
+    }
+
+    fn a_server_whose_others_are_down_cannot_be_drained(io) {
+        let (a, b) = (Checked::new("a"), Checked::new("b"));
+        b.answers(&status(503));
+        let proxy = checking(io, &file(&[&a.url(), &b.url()], &fast("")));
+        becomes(&proxy, &b.url(), CheckState::Down);
+        let state = proxy.state_reader();
+        let last = DrainError::Last("app".to_owned());
+        assert_eq!(state.set_drained(&a.url(), true), Err(last));
+        b.answers(&ok(""));
+        becomes(&proxy, &b.url(), CheckState::Up);
+        assert_eq!(state.set_drained(&a.url(), true), Ok(true));
+        assert_eq!(names(&proxy, 3), ["b"; 3]);
     }
 
     fn a_server_that_is_gone_is_not_checked(io) {
