@@ -6,7 +6,6 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use blitz_config::Importance;
 use blitz_http::{
     BodyLength, Chunk, ClientError, Connection, Name, Part, RequestHead, RequestOptions, Response,
     Upstream,
@@ -19,7 +18,7 @@ use crate::request::Request;
 use crate::request_kind::RequestKind;
 use crate::service::GatewayService;
 use crate::snapshot::CoreSnapshot;
-use crate::upstream::{Admission, Balancer, Choice, Pick, Tried};
+use crate::upstream::{Balancer, Choice, Pick, Tried};
 
 /// How long a copy may take, from the connection to the end of the response.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -202,11 +201,9 @@ async fn connect(
         if let Some(choice) = choice
             && let Some(shed) = choice.wanted_permit()
         {
-            match shed.admit(Importance::Low, blitz_http::now()) {
-                Admission::Admitted(permit) => choice.set_permit(permit),
-                // A copy waits for nothing, so that it takes no place of a request.
-                Admission::Waits(_) | Admission::Shed => return Err(Lost::Shed),
-            }
+            // A copy does not wait, so that it takes no place of a request.
+            let permit = shed.try_admit(blitz_http::now());
+            choice.set_permit(permit.ok_or(Lost::Shed)?);
         }
         match upstream.checkout().await {
             Ok(connection) => {

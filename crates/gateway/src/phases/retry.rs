@@ -156,6 +156,10 @@ pub(super) async fn retry_response<'a, E>(
     discard(response);
     tracing::debug!(status = status.code(), "request is sent again");
     begin_again(request, cause_of(status));
+    if let Some(choice) = &mut request.choice {
+        // It does not count at an upstream that sheds load while it waits.
+        choice.answered(true);
+    }
     match &mut request.choice {
         Some(choice) if asks_to_wait && pause.is_zero() => choice.retry_only_elsewhere(),
         Some(choice) => choice.retry_elsewhere(),

@@ -143,6 +143,12 @@ impl Shed {
         admission
     }
 
+    /// A permit for a request that nobody waits for, if no other request wants it.
+    pub(crate) fn try_admit(self: &Rc<Self>, now: Instant) -> Option<Permit> {
+        let is_admitted = self.controller.borrow_mut().try_begin(now);
+        is_admitted.then(|| self.permit(now))
+    }
+
     fn permit(self: &Rc<Self>, now: Instant) -> Permit {
         Permit {
             shed: Rc::clone(self),

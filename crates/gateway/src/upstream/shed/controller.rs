@@ -112,6 +112,14 @@ impl<T> Controller<T> {
         Arrival::Waits { wait, displaced }
     }
 
+    /// Whether a request that does not wait is sent now: the limit is not reached, and no other request waits.
+    pub(crate) fn try_begin(&mut self, now: Instant) -> bool {
+        self.gradient.proceed(now);
+        let is_free = self.in_flight < self.gradient.limit() && self.waiting() == 0;
+        self.in_flight += usize::from(is_free);
+        is_free
+    }
+
     /// The next request that waits and may be sent now. It counts as sent.
     pub(crate) fn next(&mut self) -> Option<T> {
         if self.in_flight >= self.gradient.limit() {

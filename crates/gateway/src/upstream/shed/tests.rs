@@ -431,4 +431,7 @@ fn a_full_queue_sheds_the_oldest_of_the_least_important() {
         served.extend(controller.next());
     }
     assert_eq!(served, [6, 5], "the newest first");
+    assert!(controller.try_begin(now));
+    assert!(!controller.try_begin(now), "the limit is reached");
+    assert_eq!((controller.in_flight(), controller.waiting()), (1, 0));
 }
