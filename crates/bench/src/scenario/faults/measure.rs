@@ -142,7 +142,7 @@ impl FaultRun<'_> {
     ) -> Result<(), String> {
         for _ in 0..ATTEMPTS_MAX {
             let reason = match self.once(contender, system) {
-                Ok(run) => match void_reason(&run) {
+                Ok(Ok(run)) => match void_reason(&run) {
                     None => {
                         subject.void = None;
                         subject.runs.push(run);
@@ -150,6 +150,7 @@ impl FaultRun<'_> {
                     }
                     Some(reason) => reason,
                 },
+                Ok(Err(reason)) => reason,
                 Err(error) if contender.proxy == MembersProxy::Blitz => {
                     return Err(format!("{}: {error}", contender.name));
                 }
@@ -160,12 +161,13 @@ impl FaultRun<'_> {
         Ok(())
     }
 
-    /// Starts everything, sends the load, and makes a member fail meanwhile.
+    /// Starts everything, sends the load, and makes a member fail meanwhile. The inner error is a fault that came at another
+    /// moment than planned, as on a busy machine.
     fn once(
         &self,
         contender: &FaultContender,
         system: &mut Option<report::System>,
-    ) -> Result<Run, String> {
+    ) -> Result<Result<Run, String>, String> {
         let programs = &self.invocation.programs;
         let mut members = Members::start(programs)?;
         let (command, proxy) = start_proxy(contender, &members, self.folder)?;
@@ -203,12 +205,12 @@ impl FaultRun<'_> {
         let run = run?;
         let broken_at = broken_at.map_err(|_| "the fault has failed".to_owned())??;
         let since = broken_at - run.result.started_at;
-        match is_in_time(since, self.schedule) {
+        Ok(match is_in_time(since, self.schedule) {
             true => Ok(run),
             false => Err(format!(
                 "The fault came {since:.2} s after the start of the measured time."
             )),
-        }
+        })
     }
 
     fn load(&self, base: &str) -> Load {
