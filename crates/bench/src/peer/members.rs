@@ -44,9 +44,10 @@ const KEPT: u32 = 256;
 const IN_FLIGHT_MAX: u32 = 100_000;
 const EXTENSIONS: &str = "type.googleapis.com/envoy.extensions";
 
-/// The settings of Blitz: deadlines that are shorter than the defaults. The rest is on by default.
-const BLITZ_TIMEOUTS: &str = "timeout = { connect = \"500ms\", response = \"1s\" }\n";
-const BLITZ_UPSTREAM: &str = "";
+/// Shorter deadlines, as many attempts as there are members, and checks. The rest is on by default.
+const BLITZ_SITE: &str = "retries = 2\ntimeout = { connect = \"500ms\", response = \"1s\" }\n";
+const BLITZ_UPSTREAM: &str =
+    "health = { path = \"/\", interval = \"500ms\", timeout = \"500ms\", rise = 2, fall = 2 }\n";
 
 /// With `random two least_conn` a slow member gets less, as with the defaults of Blitz.
 const NGINX_UPSTREAM: &str = "random two least_conn;";
@@ -126,13 +127,13 @@ fn blitz(settings: Settings, front: &Front<'_>) -> String {
         .iter()
         .map(|member| format!("\"http://{member}\""))
         .collect();
-    let (timeouts, upstream) = match settings {
+    let (site, upstream) = match settings {
         Settings::Default => ("", ""),
-        Settings::Tuned => (BLITZ_TIMEOUTS, BLITZ_UPSTREAM),
+        Settings::Tuned => (BLITZ_SITE, BLITZ_UPSTREAM),
     };
     format!(
         "listen = [\"{}\"]\ncontrol = false\n\n[upstream.members]\nservers = [{}]\n{upstream}\n\
-         [site.\"*\"]\nto = \"members\"\n{timeouts}",
+         [site.\"*\"]\nto = \"members\"\n{site}",
         front.listen,
         members.join(", ")
     )
