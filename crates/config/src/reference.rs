@@ -266,9 +266,7 @@ fn value(kind: Kind) -> String {
         Kind::Size => "size: `\"10m\"`",
         Kind::Cors => "list of origins: `[\"https://app.example\"]`, or a [table](#table-cors)",
         Kind::SecurityHeaders => "boolean, or a [table](#table-security_headers)",
-        Kind::Switch(scope) => {
-            return format!("boolean, or a [table](#table-{})", table_name(scope));
-        }
+        Kind::Switch(scope) => return switch(scope),
         Kind::Compress => "boolean, `\"files\"`, or a [table](#table-compress)",
         Kind::Decompress => "boolean, or a [table](#table-decompress)",
         Kind::FieldNames => "name of a field, or list of names",
@@ -319,6 +317,10 @@ fn value(kind: Kind) -> String {
         Kind::MethodOrMethods => "method, or list of methods",
     };
     text.to_owned()
+}
+
+fn switch(scope: Scope) -> String {
+    format!("boolean, or a [table](#table-{})", table_name(scope))
 }
 
 /// A link to the keys of a table.

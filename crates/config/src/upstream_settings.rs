@@ -11,7 +11,7 @@ use crate::units::{StatusPattern, TimeLimit};
 /// Lists the keys of `[upstream.NAME]` that are read one by one.
 macro_rules! settings {
     ($($(#[$meta:meta])* $key:ident: $kind:ty,)*) => {
-        /// What an upstream says about its servers; `None` is the default. Two are equal if they say the same, wherever it
+        /// The settings of an upstream beside its servers; `None` is the default. Two are equal if they say the same, wherever it
         /// is written.
         #[derive(Debug, Clone, Default)]
         pub struct UpstreamSettings {

@@ -414,24 +414,21 @@ impl SnapshotMaker {
             let mut number = |target: &Target, settings: ConnectionSettings| {
                 self.number(target, settings, &hidden, &mut numbers, &mut upstreams)
             };
-            let of_first =
-                (forward.group.as_ref()).and_then(|group| group.config.settings().next());
-            let of_first = of_first.map_or(settings, |own| settings.with(own));
+            let of_first = settings_of_first(forward.group.as_ref(), settings);
             forward.upstream = number(&forward.target, of_first)?;
             match &mut forward.group {
                 None => {
                     used_alone.insert(forward.upstream);
                 }
                 Some(group) => {
-                    let proxy = forward.proxy_protocol;
-                    group.number = groups.number(group, settings, proxy, &mut number)?;
+                    let version = forward.proxy_protocol;
+                    group.number = groups.number(group, settings, version, &mut number)?;
                 }
             }
             let Some(mirror) = &mut forward.mirror else {
                 continue;
             };
-            let of_first = (mirror.group.as_ref()).and_then(|group| group.config.settings().next());
-            let of_first = of_first.map_or(settings, |own| settings.with(own));
+            let of_first = settings_of_first(mirror.group.as_ref(), settings);
             mirror.upstream = number(&mirror.target, of_first)?;
             match &mut mirror.group {
                 None => {
@@ -574,6 +571,15 @@ impl SnapshotMaker {
         UpstreamTls::new(slot, &target.host())?;
         Ok((slot.clone(), target.host()))
     }
+}
+
+/// The settings of connections to the first server of a route.
+fn settings_of_first(
+    group: Option<&ForwardGroup>,
+    settings: ConnectionSettings,
+) -> ConnectionSettings {
+    let own = group.and_then(|group| group.config.settings().next());
+    own.map_or(settings, |own| settings.with(own))
 }
 
 /// The groups of the routes of a snapshot.

@@ -7,8 +7,6 @@ mod cooldown;
 mod ejection;
 mod figures;
 mod group;
-#[cfg(test)]
-mod histories;
 mod latency;
 mod member;
 mod name_failure;
@@ -18,6 +16,8 @@ mod selector;
 mod set;
 mod shared_retries;
 mod shed;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use balancer::{AddressState, Balancer, Pick, States, Tried, UpstreamState};
 pub use check::CheckState;

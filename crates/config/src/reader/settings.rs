@@ -85,8 +85,7 @@ impl Reader<'_> {
             "timeout" => self.timeouts(value, own),
             "headers" => own.headers = self.fields(value, &own.key.value.path, None),
             "request_headers" => {
-                let path = &own.key.value.path;
-                own.request_headers = self.fields(value, path, Some("host"));
+                own.request_headers = self.fields(value, &own.key.value.path, Some("host"));
             }
             "errors" => own.errors = self.error_pages(value),
             "use" => self.uses(value, own, upstreams),

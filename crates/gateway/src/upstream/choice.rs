@@ -336,7 +336,7 @@ impl<'a> Choice<'a> {
 mod tests {
     use super::*;
     use crate::upstream::cooldown::COOLDOWN_MIN;
-    use crate::upstream::histories::group;
+    use crate::upstream::tests::group;
 
     fn choice(group: &Group) -> Box<Choice<'_>> {
         Choice::new(group, |_| None, || false)

@@ -15,7 +15,7 @@ const PROBE_TIME: Duration = Duration::from_secs(10);
 /// A server that has worked for so long after an ejection begins anew: the next ejection is a short one.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(60);
 
-/// What cores share about a server. Reading it costs one load from a cache line that hardly ever changes.
+/// The knowledge that cores share about a server. Reading it costs one load from a cache line that hardly ever changes.
 #[derive(Debug)]
 pub(crate) struct Member {
     /// Its URL.

@@ -119,7 +119,7 @@ pub(crate) struct UpstreamConfig {
     pub(crate) label: Arc<str>,
     /// The name that is being resolved, if it has one.
     pub(crate) name: Option<Arc<ResolvedName>>,
-    /// What all cores know of it.
+    /// The knowledge of all cores about it.
     pub(crate) member: Arc<Member>,
     /// TLS settings that were used before, and the host of the certificate.
     pub(crate) tls: Option<(ClientTlsSlot, String)>,

@@ -264,7 +264,7 @@ fn a_server_that_fails_is_ejected_for_all_cores_and_returns() {
         history.run(SECOND * 3, 500);
         history.behaviours[2] = Behaviour::Failing;
         history.run(SECOND * 2, 500);
-        // What each core had sent by then, and one probe.
+        // Those that each core had sent by then, and one probe.
         let at_first = history.failed;
         assert!(
             at_first < 10 * cores as u32 + 10,
