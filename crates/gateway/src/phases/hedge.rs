@@ -119,10 +119,6 @@ fn begin<'a>(route: &ForwardRoute<'a>, request: &Request<'a>) -> Option<Hedge<'a
     let Pick::Upstream(upstream) = choice.pick(&mut tried, blitz_http::now()) else {
         return None;
     };
-    // One that has to wait would take the place of a request.
-    if let Some(shed) = choice.wanted_permit() {
-        choice.set_permit(shed.try_admit(blitz_http::now())?);
-    }
     let (target, balancer) = choice.server()?;
     Some(Hedge {
         upstream: request.with_header(upstream),

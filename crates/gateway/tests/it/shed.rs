@@ -242,25 +242,6 @@ scenarios! {
         assert_eq!(gauge(&proxy, "in_flight"), Some(0));
     }
 
-    fn a_second_attempt_needs_a_permit(io) {
-        for (limit, sent) in [(1, 0), (2, 1)] {
-            let late = Upstream::scripted(|_, peer| {
-                while peer.request().is_some() {
-                    thread::sleep(Duration::from_millis(400));
-                    peer.send(ok("late"));
-                }
-            });
-            let other = Upstream::scripted(|_, peer| drop(peer.rest()));
-            let text = file(&late.url(), &format!("{{ min = {limit}, max = {limit}, wait = \"0\" }}"));
-            let servers = format!("\"{}\", \"{}\"]\nhedge = \"50ms\"\nbalance = \"round_robin\"", late.url(), other.url());
-            let proxy = gateway(io, &text.replace(&format!("\"{}\"]", late.url()), &servers));
-            assert_eq!(status(begin(&proxy, "/")), 200);
-            assert_eq!(proxy.counters().hedges, sent, "with a limit of {limit}");
-            assert_eq!(other.accepted() as u64, sent);
-            eventually("all permits are back", || gauge(&proxy, "in_flight") == Some(0));
-        }
-    }
-
     fn a_failed_request_gives_its_permit_back(io) {
         let proxy = gateway(io, &file("http://127.0.0.1:1", "{ max = 1, wait = \"0\" }"));
         for _ in 0..3 {
