@@ -9,7 +9,7 @@ export NODE_PATH="$tools/node_modules"
 "$BLITZ" cert --out "$scratch" localhost >/dev/null
 upstream=$(free_port)
 plain=$(free_port)
-port=$(free_tls_port)
+port=$(free_port)
 start upstream "$upstream" node "$here/browser.mjs" "$upstream"
 # As the default listeners: over HTTP/3 Chromium tries ::1 only, if localhost has both addresses.
 listeners=(--listen-tls "127.0.0.1:$port")

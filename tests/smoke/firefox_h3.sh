@@ -14,7 +14,7 @@ certutil -N -d "sql:$scratch/profile" --empty-password
 certutil -A -d "sql:$scratch/profile" -n authority -t C,, -i "$scratch/ca.pem"
 upstream=$(free_port)
 plain=$(free_port)
-port=$(free_tls_port)
+port=$(free_port)
 start upstream "$upstream" node "$here/browser.mjs" "$upstream"
 start_blitz front "$plain" --listen-tls "127.0.0.1:$port" --to "http://127.0.0.1:$upstream" \
   --cert "$scratch/localhost.pem" --key "$scratch/localhost.key"

@@ -18,7 +18,7 @@ front() {
   local name=$1
   shift
   clear=$(free_port)
-  tls=$(free_tls_port)
+  tls=$(free_port)
   start "$name" "$clear" "$BLITZ" run --control-listen off --listen "127.0.0.1:$clear" --listen-tls "127.0.0.1:$tls" "${cert[@]}" "$@"
   pid=${started[-1]}
 }

@@ -34,7 +34,7 @@ try() {
   local name=$1 plain port
   shift
   plain=$(free_port)
-  port=$(free_tls_port)
+  port=$(free_port)
   start_blitz "$name" "$plain" --listen-tls "127.0.0.1:$port" --cert "$scratch/localhost.pem" \
     --key "$scratch/localhost.key" "$@"
   run "$port" || fail "$name: $(cat "$report")"

@@ -29,16 +29,34 @@ fail() {
   exit 1
 }
 
-# free_port: prints a port that is unused over TCP and UDP, and that this script has not got before. It is not one that
-# the kernel gives to connections: those could take it before the server does.
+# claim_ports: gives this script a hundred ports that no script beside it gets. The lock is held until the script and
+# the servers that it started have ended. They are not ports that the kernel gives to connections: those could take one
+# before the server does.
+claim_ports() {
+  local folder="${TMPDIR:-/tmp}/blitz-smoke-ports" hundred
+  mkdir -p "$folder"
+  for hundred in $(shuf --input-range=100-326); do
+    exec {claimed}>"$folder/$hundred"
+    if flock --nonblock "$claimed"; then
+      first_port=$((hundred * 100))
+      return
+    fi
+    exec {claimed}>&-
+  done
+  fail 'other scripts hold all ports'
+}
+claim_ports
+
+# free_port: prints a port that is unused over TCP and UDP, and that this script has not got before.
 free_port() {
-  python3 - "$scratch/ports" <<'PYTHON'
+  python3 - "$scratch/ports" "$first_port" <<'PYTHON'
 import random, socket, sys
 
 given = open(sys.argv[1], "a+")
 given.seek(0)
 taken = {int(line) for line in given}
-for port in random.sample(range(10000, 32768), 1000):
+first = int(sys.argv[2])
+for port in random.sample(range(first, first + 100), 100):
     if port in taken:
         continue
     try:
@@ -50,7 +68,7 @@ for port in random.sample(range(10000, 32768), 1000):
     print(port, file=given)
     print(port)
     sys.exit()
-sys.exit("no port of 1,000 is free")
+sys.exit("this script has no free port left")
 PYTHON
 }
 
@@ -137,21 +155,6 @@ build_example() {
 start_grpc_server() {
   build_example blitz-gateway grpc_server
   start grpc-server "$1" "${CARGO_TARGET_DIR:-target}/debug/examples/grpc_server" "$1"
-}
-
-# free_tls_port: prints a port that is unused over TCP and UDP.
-free_tls_port() {
-  python3 -c '
-import socket
-while True:
-    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-        tcp.bind(("127.0.0.1", 0))
-        try:
-            udp.bind(tcp.getsockname())
-        except OSError:
-            continue
-        print(tcp.getsockname()[1])
-        break'
 }
 
 # expect WHAT WANTED GOT: fails unless the texts are equal.

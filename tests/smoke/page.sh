@@ -12,7 +12,7 @@ export CHROMIUM
 upstream=$(free_port)
 refusing=$(free_port)
 port=$(free_port)
-tls_port=$(free_tls_port)
+tls_port=$(free_port)
 control=$(free_port)
 start upstream "$upstream" node "$here/page_upstream.mjs" "$upstream"
 cat >"$scratch/blitz.toml" <<TOML

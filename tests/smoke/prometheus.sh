@@ -17,7 +17,7 @@ python3 "$here/prometheus.py" rules "$rules" "$here/alerts.yml" || fail 'alerts 
 upstream=$(free_port)
 refusing=$(free_port)
 port=$(free_port)
-tls_port=$(free_tls_port)
+tls_port=$(free_port)
 control=$(free_port)
 start_blitz upstream "$upstream"
 cat >"$scratch/blitz.toml" <<TOML

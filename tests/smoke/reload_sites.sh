@@ -94,7 +94,7 @@ background() {
 # move_listeners: chooses other ports for the listeners that come and go.
 move_listeners() {
   moving=$(free_port)
-  moving_tls=$(free_tls_port)
+  moving_tls=$(free_port)
 }
 
 # begin_on_moving TURN: starts clients of the listeners that the next reload closes; they end when "$scratch/stop$1" exists.
@@ -191,7 +191,7 @@ end() {
 try() {
   local io=$1 turn last=0 server code=0 gone gone_tls
   plain=$(free_port)
-  secure=$(free_tls_port)
+  secure=$(free_port)
   move_listeners
   configure 0
   start "reload-$io" "$plain" "$BLITZ" run --control-listen off --config "$scratch/blitz.toml" --control "$scratch/control" --io "$io"
