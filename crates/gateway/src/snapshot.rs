@@ -439,11 +439,7 @@ impl SnapshotMaker {
         }
         self.sheds = groups.sheds(&self.sheds);
         let mut authorizers = HashMap::new();
-        for origin in sites.authorizers() {
-            // Others have a diagnostic.
-            let Ok(target) = origin.parse::<Target>() else {
-                continue;
-            };
+        for (origin, target) in authorizer_targets(&sites) {
             let settings = ConnectionSettings::default();
             let number = self.number(&target, settings, &hidden, &mut numbers, &mut upstreams)?;
             used_alone.insert(number);
@@ -580,6 +576,14 @@ fn settings_of_first(
 ) -> ConnectionSettings {
     let own = group.and_then(|group| group.config.settings().next());
     own.map_or(settings, |own| settings.with(own))
+}
+
+/// The origins of the authorizers of these sites. Those that are no origin have a diagnostic.
+fn authorizer_targets(sites: &Sites) -> impl Iterator<Item = (&str, Target)> {
+    let origins = sites.authorizers();
+    origins
+        .into_iter()
+        .filter_map(|origin| Some((origin, origin.parse().ok()?)))
 }
 
 /// The groups of the routes of a snapshot.
