@@ -44,7 +44,7 @@ impl Percent {
     /// Whether this random number chooses a request.
     #[must_use]
     pub fn chooses(self, random: u64) -> bool {
-        let scaled = u128::from(random) * u128::from(Percent::ALL.millionths) >> 64;
+        let scaled = (u128::from(random) * u128::from(Percent::ALL.millionths)) >> 64;
         (scaled as u32) < self.millionths
     }
 

@@ -44,7 +44,7 @@ fn of_upstream(upstream: &UpstreamReport, now: SystemTime) -> Value {
         "names": upstream.names,
         "used_alone": upstream.is_used_alone,
         "drained": upstream.is_drained,
-        "checks": upstream.checks.iter().map(|check| of_check(check)).collect::<Vec<_>>(),
+        "checks": upstream.checks.iter().map(of_check).collect::<Vec<_>>(),
         "failure": upstream.failure.map(Failure::detail),
         "addresses": addresses,
         "addresses_before": before.iter().map(ToString::to_string).collect::<Vec<_>>(),

@@ -302,7 +302,7 @@ impl Selector {
     /// The member at a random number of 32 bits. There are members with a weight.
     fn drawn(&self, random: u64) -> usize {
         let total = u64::from(self.sums.last().copied().unwrap_or_default());
-        let wanted = (random * total >> 32) as u32;
+        let wanted = ((random * total) >> 32) as u32;
         let at = self.sums.partition_point(|sum| *sum <= wanted);
         at.min(self.members.len() - 1)
     }
@@ -519,8 +519,10 @@ mod tests {
     fn a_member_that_returns_gets_a_part_of_its_weight() {
         for balance in [Balance::P2c, Balance::RoundRobin] {
             let selector = selector(&[1, 1], balance);
-            let mut loads = Loads::default();
-            loads.ramps = &[FULL_WEIGHT as u32, 64];
+            let loads = Loads {
+                ramps: &[FULL_WEIGHT as u32, 64],
+                ..Loads::default()
+            };
             let counts = chosen(&selector, loads, 5_000);
             assert!((900..1_100).contains(&counts[1]), "{counts:?}");
         }

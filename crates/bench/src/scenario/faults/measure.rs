@@ -197,7 +197,11 @@ impl FaultRun<'_> {
         };
         let (run, broken_at) = thread::scope(|scope| {
             let (ended, has_ended) = mpsc::channel();
-            let breaking = scope.spawn(|| self.break_member(&mut members, has_ended));
+            let breaking = scope.spawn(|| {
+                // A receiver belongs to one thread.
+                let has_ended = has_ended;
+                self.break_member(&mut members, &has_ended)
+            });
             let run = generator.run(&subject);
             drop(ended);
             (run, breaking.join())
@@ -233,7 +237,7 @@ impl FaultRun<'_> {
     fn break_member(
         &self,
         members: &mut Members<'_>,
-        generator_ends: mpsc::Receiver<()>,
+        generator_ends: &mpsc::Receiver<()>,
     ) -> Result<f64, String> {
         let fault_at = self.schedule.fault_at();
         let before = GENERATOR_STARTS + self.schedule.warm_up + fault_at;
