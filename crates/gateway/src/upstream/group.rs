@@ -213,6 +213,8 @@ pub(crate) struct Group {
     /// For each target, the limit of its requests if it sheds load; empty if none does.
     sheds: Box<[Option<Rc<Shed>>]>,
     pub(crate) retries: RetryBudget,
+    /// Whether servers that return get a part of their weight at first.
+    has_slow_start: bool,
     /// Whether response times of its servers are compared, and when the next time.
     pub(super) compares_latency: bool,
     pub(super) next_comparison: Cell<Option<Instant>>,
@@ -232,7 +234,7 @@ impl Group {
         seed: u64,
     ) -> Group {
         let targets = config.targets.iter();
-        let targets = targets.map(|target| (&*target.name, target.weight));
+        let names = targets.map(|target| (&*target.name, target.weight));
         let inner = config.targets.iter().map(|target| {
             let urls: Vec<String> = config.servers[target.servers.clone()]
                 .iter()
@@ -248,8 +250,10 @@ impl Group {
                 target.sticky.clone(),
             )
         });
+        let mut targets = config.targets.iter();
+        let has_slow_start = targets.any(|target| target.settings.slow_start.is_some());
         let mut group = Group {
-            outer: Selector::new(targets, config.balance(), config.sticky.clone()),
+            outer: Selector::new(names, config.balance(), config.sticky.clone()),
             inner: inner.collect(),
             hedges: config.hedges(),
             config: Arc::clone(config),
@@ -257,6 +261,7 @@ impl Group {
             checks: GroupChecks::default(),
             sheds: Box::default(),
             retries: RetryBudget::default(),
+            has_slow_start,
             compares_latency: false,
             next_comparison: Cell::default(),
             next_panic: Cell::default(),
@@ -484,7 +489,16 @@ impl<F: Fn(ServerIndex) -> bool> View for Servers<'_, F> {
         self.balancer(server).latency.seconds(self.now)
     }
 
+    #[inline]
+    fn latency_max(&self, server: usize) -> f64 {
+        self.balancer(server).latency.seconds_max()
+    }
+
+    #[inline]
     fn ramp(&self, server: usize) -> u32 {
+        if !self.group.has_slow_start {
+            return FULL_WEIGHT as u32;
+        }
         let index = ServerIndex::new(self.target, server);
         let time = self.group.settings(index).slow_start.as_ref();
         let left = time.and_then(|time| {
@@ -533,6 +547,10 @@ where
 
     fn latency(&self, target: usize) -> Option<f64> {
         (self.servers)(target).latency(0)
+    }
+
+    fn latency_max(&self, target: usize) -> f64 {
+        (self.servers)(target).latency_max(0)
     }
 
     fn ramp(&self, target: usize) -> u32 {

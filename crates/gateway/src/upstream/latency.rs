@@ -37,6 +37,12 @@ impl Latency {
         Some(last.seconds * share_left(now.saturating_duration_since(last.at)))
     }
 
+    /// The estimate after the last response, in seconds; 0 before the first one.
+    #[inline]
+    pub(super) fn seconds_max(&self) -> f64 {
+        self.0.get().map_or(0.0, |last| last.seconds)
+    }
+
     /// Forgets the estimate: the server was away.
     pub(super) fn forget(&self) {
         self.0.set(None);

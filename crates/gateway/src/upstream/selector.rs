@@ -54,6 +54,11 @@ pub(super) trait View {
         None
     }
 
+    /// The same without the decline since its last response: at least as long; 0 if it is not known.
+    fn latency_max(&self, _member: usize) -> f64 {
+        0.0
+    }
+
     /// The part of its weight that it gets, of [`FULL_WEIGHT`]; at least 1.
     fn ramp(&self, _member: usize) -> u32 {
         FULL_WEIGHT as u32
@@ -238,6 +243,12 @@ impl Selector {
             Some(first) => first,
             None => self.at_random(view, None, &mut random)?,
         };
+        let may_be_slow = |at| view.latency_max(at) > SLOW_SECONDS;
+        let is_first_slow = may_be_slow(first);
+        // None costs less.
+        if self.are_weights_equal && !is_first_slow && view.in_flight(first) == 0 {
+            return Some(first);
+        }
         let drawn = self.at_random(view, None, &mut random)?;
         let is_other = drawn != first;
         let second = match is_other {
@@ -247,7 +258,10 @@ impl Selector {
         let Some(second) = second else {
             return Some(first);
         };
-        let (slowness, slowness_of_second) = slowness(view.latency(first), view.latency(second));
+        let (slowness, slowness_of_second) = match is_first_slow || may_be_slow(second) {
+            true => slowness(view.latency(first), view.latency(second)),
+            false => (1.0, 1.0),
+        };
         let is_better = match is_other || self.are_weights_equal {
             true => {
                 let cost = |at, slowness| self.cost(view, at, slowness);
@@ -301,6 +315,9 @@ impl Selector {
 
     /// The member at a random number of 32 bits. There are members with a weight.
     fn drawn(&self, random: u64) -> usize {
+        if self.are_weights_equal {
+            return ((random * self.members.len() as u64) >> 32) as usize;
+        }
         let total = u64::from(self.sums.last().copied().unwrap_or_default());
         let wanted = ((random * total) >> 32) as u32;
         let at = self.sums.partition_point(|sum| *sum <= wanted);
@@ -412,6 +429,10 @@ mod tests {
 
         fn latency(&self, member: usize) -> Option<f64> {
             Some(f64::from(*self.times.get(member)?) / 1_000.0)
+        }
+
+        fn latency_max(&self, member: usize) -> f64 {
+            self.latency(member).unwrap_or_default()
         }
 
         fn ramp(&self, member: usize) -> u32 {
