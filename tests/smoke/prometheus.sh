@@ -34,9 +34,14 @@ to = "http://127.0.0.1:$upstream"
 "/broken" = "http://127.0.0.1:$refusing"
 "/no-tls" = "https://127.0.0.1:$upstream"
 "/closed" = { allow = ["192.0.2.0/24"], respond = 204 }
+"/checked" = "checked"
 
 [site."shop.example"]
 to = "http://127.0.0.1:$upstream"
+
+[upstream.checked]
+servers = ["http://127.0.0.1:$upstream"]
+health = { path = "/health", interval = "1s" }
 TOML
 start blitz "$port" "$BLITZ" run --config "$scratch/blitz.toml" --cores 2
 
