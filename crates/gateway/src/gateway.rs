@@ -144,7 +144,7 @@ impl Gateway {
         fallback: impl Fn() -> Rc<E> + Send + Sync + 'static,
     ) -> Result<Running, StartError> {
         let resolver = Resolver::new(&self.options.name_servers);
-        let mut maker = SnapshotMaker::new(resolver, self.upstream_tls);
+        let mut maker = SnapshotMaker::new(resolver, self.upstream_tls, self.options.sticky_secret);
         let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
         let sites = sites.map_err(StartError::Conflict)?;
         let listeners = serving::reserve(self.listeners)?;
@@ -190,7 +190,7 @@ impl Gateway {
         fallback: F,
     ) -> Result<(impl Fn() -> OnCore + use<E, F>, SteppedReloads), StartError> {
         let resolver = Resolver::new(&self.options.name_servers);
-        let mut maker = SnapshotMaker::new(resolver, self.upstream_tls);
+        let mut maker = SnapshotMaker::new(resolver, self.upstream_tls, self.options.sticky_secret);
         let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
         let sites = sites.map_err(StartError::Conflict)?;
         let listeners = self.listeners;

@@ -7,7 +7,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::{Rc, Weak};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -25,9 +25,9 @@ use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
 use crate::target::{Origin, Target};
 use crate::upstream::{
-    Balancer, Check, CheckState, Checks, ConnectionSettings, Group, GroupChecks, GroupConfig,
-    Identity, Member, Members, SharedShed, SharedSheds, ShedState, States, UpstreamConfig,
-    UpstreamSet, UpstreamState,
+    Balancer, Check, CheckState, Checks, ConnectionSettings, CookieKey, Group, GroupChecks,
+    GroupConfig, GroupTokens, Identity, Member, Members, SharedShed, SharedSheds, ShedState,
+    States, UpstreamConfig, UpstreamSet, UpstreamState,
 };
 
 /// Sites, their upstreams, and where clear text is redirected to.
@@ -45,6 +45,8 @@ pub(crate) struct Snapshot {
     groups: Vec<(Arc<GroupConfig>, Box<[usize]>)>,
     /// The checks of the servers of each of them.
     group_checks: Vec<GroupChecks>,
+    /// The texts of the cookies of each of them that sets some.
+    group_tokens: Vec<Option<GroupTokens>>,
     /// The targets of groups that shed load.
     sheds: SharedSheds,
     /// The numbers of authorizers among the upstreams, with their hosts, by their URLs.
@@ -343,7 +345,8 @@ impl CoreSnapshot {
             };
             let checks = &self.shared.group_checks[number];
             let group = Group::new(config, balancers.collect(), blitz_http::random_u64());
-            group.with_checks(checks).shedding(shed)
+            let tokens = self.shared.group_tokens[number].as_ref();
+            group.with_checks(checks).with_tokens(tokens).shedding(shed)
         })
     }
 }
@@ -373,10 +376,18 @@ pub(crate) struct SnapshotMaker {
     checks: Checks,
     /// The upstreams of the last one that shed load.
     sheds: SharedSheds,
+    /// See [`Options::sticky_secret`](crate::Options::sticky_secret).
+    sticky_secret: fn() -> [u8; 32],
+    /// The key that the secret is; empty until a configuration sets cookies.
+    cookie_key: OnceLock<CookieKey>,
 }
 
 impl SnapshotMaker {
-    pub(crate) fn new(resolver: Resolver, upstream_tls: Option<ClientTlsSlot>) -> SnapshotMaker {
+    pub(crate) fn new(
+        resolver: Resolver,
+        upstream_tls: Option<ClientTlsSlot>,
+        sticky_secret: fn() -> [u8; 32],
+    ) -> SnapshotMaker {
         SnapshotMaker {
             resolver,
             upstream_tls,
@@ -387,6 +398,8 @@ impl SnapshotMaker {
             members: Members::default(),
             checks: Checks::default(),
             sheds: SharedSheds::default(),
+            sticky_secret,
+            cookie_key: OnceLock::new(),
         }
     }
 
@@ -448,6 +461,7 @@ impl SnapshotMaker {
         Ok(Snapshot {
             authorizers,
             group_checks: self.group_checks(&groups, &upstreams),
+            group_tokens: self.group_tokens(&groups),
             endpoints: sites.endpoints(),
             sites,
             https_redirect,
@@ -473,6 +487,16 @@ impl SnapshotMaker {
             self.checks.of_group(servers, *version)
         });
         checks.collect()
+    }
+
+    /// The texts of the cookies of groups.
+    fn group_tokens(&self, groups: &Groups) -> Vec<Option<GroupTokens>> {
+        let key = || {
+            let new = || CookieKey::new(&(self.sticky_secret)());
+            self.cookie_key.get_or_init(new)
+        };
+        let groups = groups.all.iter();
+        groups.map(|(config, _)| config.tokens(key)).collect()
     }
 
     /// A snapshot of these sites, which replaces another one.

@@ -11,6 +11,7 @@ use blitz_config::{Balance, ClientKey, Sticky, UpstreamSettings};
 
 use super::balancer::Balancer;
 use super::check::{CheckState, GroupChecks};
+use super::cookie::{CookieKey, GroupTokens, Tokens};
 use super::retry_budget::RetryBudget;
 use super::selector::{Affinity, FULL_WEIGHT, Selector, View, mix};
 use super::shared_retries::SharedRetries;
@@ -134,6 +135,32 @@ impl GroupConfig {
         self.targets.iter().filter_map(|target| {
             let shed = target.settings.shed.as_ref()?;
             Some((&*target.name, shed.value))
+        })
+    }
+
+    /// The texts of its cookies; `None` if it sets none, and then the key is not needed.
+    pub(crate) fn tokens<'k>(&self, key: impl FnOnce() -> &'k CookieKey) -> Option<GroupTokens> {
+        let is_set = |sticky: &Option<Sticky>| matches!(sticky, Some(Sticky::Cookie(_)));
+        let of_targets = is_set(&self.sticky);
+        if !of_targets && !self.targets.iter().any(|target| is_set(&target.sticky)) {
+            return None;
+        }
+        let key = key();
+        let inner = self.targets.iter().map(|target| {
+            if !is_set(&target.sticky) {
+                return Tokens::default();
+            }
+            let servers = self.servers[target.servers.clone()].iter();
+            let urls: Vec<String> = servers.map(|server| server.url()).collect();
+            Tokens::new(key, urls.iter().map(String::as_str))
+        });
+        let names = self.targets.iter().map(|target| &*target.name);
+        Some(GroupTokens {
+            inner: inner.collect(),
+            outer: match of_targets {
+                true => Tokens::new(key, names),
+                false => Tokens::default(),
+            },
         })
     }
 
@@ -302,6 +329,18 @@ impl Group {
     /// With the checks of its servers.
     pub(crate) fn with_checks(mut self, checks: &GroupChecks) -> Group {
         self.checks = GroupChecks::clone(checks);
+        self
+    }
+
+    /// With the texts of its cookies.
+    pub(crate) fn with_tokens(mut self, tokens: Option<&GroupTokens>) -> Group {
+        let Some(GroupTokens { outer, inner }) = tokens else {
+            return self;
+        };
+        self.outer.tokens = Tokens::clone(outer);
+        for (selector, tokens) in self.inner.iter_mut().zip(inner) {
+            selector.tokens = Tokens::clone(tokens);
+        }
         self
     }
 

@@ -4,6 +4,8 @@ use std::cell::Cell;
 
 use blitz_config::{Balance, ClientKey, Sticky};
 
+use super::cookie::Tokens;
+
 /// The ramp of a member that gets all of its weight.
 pub(super) const FULL_WEIGHT: u64 = 256;
 
@@ -26,6 +28,8 @@ const LOAD_FREE: f64 = 8.0;
 pub(super) struct Selector {
     balance: Balance,
     pub(super) sticky: Option<Sticky>,
+    /// The texts by which cookies name its members.
+    pub(super) tokens: Tokens,
     members: Box<[Member]>,
     /// The sum of the weights of each member and of those before it.
     sums: Box<[u32]>,
@@ -119,6 +123,7 @@ impl Selector {
         Selector {
             balance,
             sticky,
+            tokens: Tokens::default(),
             sums: sums.collect(),
             are_weights_equal: members.iter().all(|one| one.weight == members[0].weight),
             turn: Cell::new(0),
@@ -138,7 +143,7 @@ impl Selector {
         match &self.sticky {
             Some(Sticky::Cookie(name)) => {
                 let token = value(ClientValue::Cookie(name));
-                affinity.member = token.and_then(|token| self.member(&token));
+                affinity.member = token.and_then(|token| self.tokens.member(&token));
             }
             Some(Sticky::Key(key)) => affinity.hash = hash_of(key),
             None => {}
@@ -147,19 +152,6 @@ impl Selector {
             affinity.hash = hash_of(key);
         }
         affinity
-    }
-
-    /// The text by which a cookie names a member.
-    pub(super) fn token(&self, member: u16) -> String {
-        format!("{:016x}", self.members[usize::from(member)].id)
-    }
-
-    /// The member that the text of a cookie names.
-    fn member(&self, token: &[u8]) -> Option<u16> {
-        let token = std::str::from_utf8(token).ok()?;
-        let id = u64::from_str_radix(token, 16).ok()?;
-        let at = self.members.iter().position(|member| member.id == id)?;
-        u16::try_from(at).ok()
     }
 
     /// The number of its members.
@@ -582,8 +574,6 @@ mod tests {
     fn a_cookie_names_a_member_also_without_weight() {
         let selector = selector(&[1, 1, 0], Balance::P2c);
         for member in 0..3 {
-            let token = selector.token(member);
-            assert_eq!(selector.member(token.as_bytes()), Some(member), "{token}");
             let affinity = Affinity {
                 member: Some(member),
                 hash: None,
@@ -593,12 +583,9 @@ mod tests {
             let other = selector.pick(affinity, &without(&[usize::from(member)]), || 0);
             assert!(other.is_some() && other != Some(usize::from(member)));
         }
-        for unknown in ["", "x", "1", "http://10.0.0.1:3000", "ffffffffffffffff"] {
-            assert_eq!(selector.member(unknown.as_bytes()), None, "{unknown}");
-        }
     }
 
-    /// Cookies outlive a process, so their values must not change.
+    /// Clients stay with their server by a hash when a process is restarted, so its values must not change.
     #[test]
     fn hashes_stay_the_same() {
         assert_eq!(hash(b""), mix(0xcbf2_9ce4_8422_2325));
