@@ -292,8 +292,10 @@ fn value(kind: Kind) -> String {
         Kind::Status => "200 to 599",
         Kind::Target => TARGET,
         Kind::Servers => SERVERS,
-        Kind::Sticky => "`\"cookie\"`, `\"cookie:NAME\"`, `\"client\"` or `\"header:NAME\"`",
-        Kind::ClientKey => "`\"client\"`, `\"header:NAME\"` or `\"cookie:NAME\"`",
+        Kind::Sticky => {
+            "`\"cookie\"`, `\"cookie:NAME\"`, `\"client\"`, `\"header:NAME\"` or `\"jwt:CLAIM\"`"
+        }
+        Kind::ServerKey => "`\"client\"`, `\"header:NAME\"`, `\"cookie:NAME\"` or `\"jwt:CLAIM\"`",
         Kind::Redirect => "`\"STATUS URL\"` or `\"STATUS /path\"`",
         Kind::Respond => "`204`, `\"503 text\"`, or a [table](#table-respond)",
         Kind::Fields => "[changes of fields](configuration.md#routes) by their names",

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use blitz_config::{Balance, ClientKey, Sticky, UpstreamSettings};
+use blitz_config::{Balance, ClientKey, ServerKey, Sticky, UpstreamSettings};
 
 use super::balancer::Balancer;
 use super::check::{CheckState, GroupChecks};
@@ -208,10 +208,11 @@ impl GroupConfig {
 
 /// How a choice is made, for people.
 fn choice(balance: &Balance, sticky: Option<&Sticky>) -> String {
-    let key = |key: &ClientKey| match key {
-        ClientKey::Client => "the client's address".to_owned(),
-        ClientKey::Header(name) => format!("the field {name}"),
-        ClientKey::Cookie(name) => format!("the cookie {name}"),
+    let key = |key: &ServerKey| match key {
+        ServerKey::Request(ClientKey::Client) => "the client's address".to_owned(),
+        ServerKey::Request(ClientKey::Header(name)) => format!("the field {name}"),
+        ServerKey::Request(ClientKey::Cookie(name)) => format!("the cookie {name}"),
+        ServerKey::Claim(name) => format!("the claim {name}"),
     };
     let mut text = match sticky {
         Some(Sticky::Cookie(name)) => format!("sticky by the cookie {name}, else "),

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use blitz_config::{Balance, ClientKey, Sticky};
+use blitz_config::{Balance, ClientKey, ServerKey, Sticky};
 
 use super::cookie::Tokens;
 
@@ -91,14 +91,17 @@ pub(crate) enum ClientValue<'n> {
     /// A field.
     Header(&'n str),
     Cookie(&'n str),
+    /// A claim of its verified token.
+    Claim(&'n str),
 }
 
-impl<'n> From<&'n ClientKey> for ClientValue<'n> {
-    fn from(key: &'n ClientKey) -> ClientValue<'n> {
+impl<'n> From<&'n ServerKey> for ClientValue<'n> {
+    fn from(key: &'n ServerKey) -> ClientValue<'n> {
         match key {
-            ClientKey::Client => ClientValue::Address,
-            ClientKey::Header(name) => ClientValue::Header(name),
-            ClientKey::Cookie(name) => ClientValue::Cookie(name),
+            ServerKey::Request(ClientKey::Client) => ClientValue::Address,
+            ServerKey::Request(ClientKey::Header(name)) => ClientValue::Header(name),
+            ServerKey::Request(ClientKey::Cookie(name)) => ClientValue::Cookie(name),
+            ServerKey::Claim(name) => ClientValue::Claim(name),
         }
     }
 }
@@ -138,7 +141,7 @@ impl Selector {
 
     /// The wish of a request with these values.
     pub(super) fn affinity(&self, value: impl Fn(ClientValue<'_>) -> Option<Vec<u8>>) -> Affinity {
-        let hash_of = |key: &ClientKey| value(key.into()).map(|value| hash(&value));
+        let hash_of = |key: &ServerKey| value(key.into()).map(|value| hash(&value));
         let mut affinity = Affinity::default();
         match &self.sticky {
             Some(Sticky::Cookie(name)) => {
@@ -540,7 +543,7 @@ mod tests {
 
     #[test]
     fn a_value_stays_with_its_member_if_another_one_goes() {
-        let key = Balance::Hash(ClientKey::Client);
+        let key = Balance::Hash(ServerKey::Request(ClientKey::Client));
         let selector = selector(&[2, 1, 1, 0], key);
         let of = |value: u64, loads: Loads<'_>| {
             let affinity = Affinity {
