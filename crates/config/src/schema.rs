@@ -173,9 +173,7 @@ fn value(kind: Kind) -> Value {
         Kind::Servers => servers(),
         Kind::Target => any_of([text, servers()]),
         Kind::Sticky => sticky(),
-        Kind::ServerKey => pattern(&format!(
-            "^(client|(cookie|header):{TOKEN}|jwt:.+)$|{VARIABLE}"
-        )),
+        Kind::ServerKey => server_key(),
         Kind::Redirect => pattern(&format!("^30[12378] .|{VARIABLE}")),
         Kind::Respond => respond(),
         Kind::Fields => reference("fields"),
@@ -230,6 +228,12 @@ fn error_pages(text: &Value) -> Value {
 fn sticky() -> Value {
     pattern(&format!(
         "^(client|(cookie|header):{TOKEN}|cookie|jwt:.+)$|{VARIABLE}"
+    ))
+}
+
+fn server_key() -> Value {
+    pattern(&format!(
+        "^(client|(cookie|header):{TOKEN}|jwt:.+)$|{VARIABLE}"
     ))
 }
 

@@ -32,10 +32,9 @@ use crate::options::Options;
 use crate::reloading::Reloading;
 use crate::service::GatewayService;
 use crate::sites::{Site, Sites};
-use crate::snapshot::{
-    CoreSnapshot, ObserverSettings, Snapshot, SnapshotMaker, SteppedReloads, register,
-};
+use crate::snapshot::{CoreSnapshot, ObserverSettings, Snapshot, SnapshotMaker, register};
 use crate::start_error::StartError;
+use crate::stepped_reloads::SteppedReloads;
 use crate::summary::Summary;
 use crate::target::Target;
 use crate::upstream::UpstreamSet;
@@ -447,6 +446,7 @@ impl Running {
                 blitz_http::trim_heap();
             }
             let mut running = Reloading::new(serving, &mut maker, &newest, drain_timeout, &status);
+            running.follow_services();
             on_tick(tick, &mut running);
         })
     }

@@ -19,6 +19,7 @@ mod shared_retries;
 mod shed;
 #[cfg(test)]
 mod tests;
+mod weights;
 
 pub(crate) use balancer::{AddressState, Balancer, Pick, States, Tried, UpstreamState};
 pub use check::CheckState;

@@ -6,7 +6,7 @@ use blitz_testing::{Client, Upstream};
 
 use crate::config_file::lines;
 use crate::https::{Folder, Running};
-use crate::{blitz, stdout};
+use crate::{blitz, stderr, stdout};
 
 #[test]
 fn explain_and_show_name_several_servers() {
@@ -79,5 +79,47 @@ fn cookies_outlive_the_process() {
                 assert_eq!(response.text(), first);
             }
         }
+    }
+}
+
+#[test]
+fn a_service_is_shown_by_its_name() {
+    let folder = Folder::new();
+    let file = folder.file("blitz.toml");
+    let text = "[site.\"a.example\"]\nto = \"app\"\n\"/one\".to = \"srv+h2c://_b._tcp.internal.example\"\n\
+                [upstream.app]\nservers = [\"srv+http://_a._tcp.internal.example\"]\nbalance = \"hash\"\n";
+    fs::write(&file, text).unwrap();
+    let checked = blitz(&["check", "--deny-warnings", &file]);
+    assert!(checked.status.success(), "{}", stderr(&checked));
+    let explain = |url: &str| stdout(&blitz(&["explain", "--config", &file, "GET", url]));
+    lines(
+        &explain("http://a.example/"),
+        &[
+            "outcome srv+http://_a._tcp.internal.example/",
+            "servers by a hash of the client's address",
+            "weight 1 srv+http://_a._tcp.internal.example",
+        ],
+    );
+    lines(
+        &explain("http://a.example/one"),
+        &["weight 1 srv+h2c://_b._tcp.internal.example"],
+    );
+    for (url, problem) in [
+        (
+            "srv+http://_a._tcp.x:80",
+            "the ports of a service are those of its SRV records",
+        ),
+        ("srv+http://10.0.0.1", "only a name has SRV records"),
+        ("srv+http://localhost", "only a name has SRV records"),
+        ("srv+tcp://x", "srv+ comes before http://"),
+        ("srv+srv+http://x", "srv+ comes before http://"),
+    ] {
+        fs::write(&file, format!("[site.\"a.example\"]\nto = \"{url}\"\n")).unwrap();
+        let checked = blitz(&["check", &file]);
+        assert!(
+            stderr(&checked).contains(problem),
+            "{url}: {}",
+            stderr(&checked)
+        );
     }
 }

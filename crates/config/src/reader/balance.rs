@@ -24,6 +24,9 @@ const STICKY: &str = "\"cookie\", \"cookie:NAME\", \"client\", \"header:NAME\" o
 const SERVER_KEY: &str = "\"client\", \"header:NAME\", \"cookie:NAME\" or \"jwt:CLAIM\"";
 const BALANCE: &str = "\"p2c\", \"round_robin\", \"least_requests\" or \"hash\"";
 
+/// Begins the URL of a service, whose servers SRV records tell.
+const SERVICE: &str = "srv+";
+
 /// The most servers of an upstream, and targets of a `to`: all are looked at for each request.
 const SERVERS_MAX: usize = 256;
 
@@ -149,10 +152,11 @@ impl Reader<'_> {
     ) -> OwnTarget {
         let balance = self.balance_with_hash(own.balance, own.hash);
         let first = servers[0].url.clone();
-        if let ([_], Some(sticky)) = (&servers[..], &own.sticky) {
+        let is_service = is_service(&first.value);
+        if let ([_], Some(sticky), false) = (&servers[..], &own.sticky, is_service) {
             self.warn_of_sticky(sticky.span.clone());
         }
-        if servers.len() == 1 && own.settings == UpstreamSettings::default() {
+        if servers.len() == 1 && !is_service && own.settings == UpstreamSettings::default() {
             return OwnTarget {
                 name: Some(name.into()),
                 ..OwnTarget::from(first)
@@ -177,6 +181,20 @@ impl Reader<'_> {
             span,
             proxy_protocol: None,
             limits: None,
+        }
+    }
+
+    /// The target that a URL in a `to` is. A service is a group also alone, since it has any number of servers.
+    pub(super) fn of_url(&mut self, url: Placed<String>) -> OwnTarget {
+        if !is_service(&url.value) {
+            return OwnTarget::from(url);
+        }
+        let (name, span) = (url.value.clone(), url.span.clone());
+        let server = GroupServer { url, weight: 1 };
+        let target = self.named_group(&name, vec![server], span, OwnBalance::default());
+        OwnTarget {
+            name: None,
+            ..target
         }
     }
 
@@ -348,6 +366,12 @@ impl Reader<'_> {
         let message = "`sticky` changes nothing, because there is one server";
         self.warning("sticky", span, message, "leave it out, or add a server");
     }
+}
+
+/// Whether SRV records tell the servers of a URL.
+fn is_service(url: &str) -> bool {
+    let start = url.get(..SERVICE.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(SERVICE))
 }
 
 /// The same as [`client_key`], or `jwt:CLAIM`.
