@@ -139,7 +139,7 @@ fn is_reached_by(origin: &Origin, listener: &Address) -> bool {
             to((Ipv4Addr::LOCALHOST, *port).into()) || to((Ipv6Addr::LOCALHOST, *port).into())
         }
         Origin::Unix(path) => matches!(listener, Address::Unix(listener) if **listener == *path),
-        Origin::Name(..) => false,
+        Origin::Name(..) | Origin::Service(_) => false,
     }
 }
 

@@ -59,6 +59,7 @@ mod site_certificates;
 mod site_listeners;
 mod size;
 mod state_folder;
+mod sticky_secret;
 mod tail;
 mod terminal;
 mod timeouts;

@@ -40,6 +40,7 @@ use crate::upkeep::Upkeep;
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
 use crate::{
     access_log, announce, config, conflicts, heading, listen, metrics_reader, process, show_config,
+    sticky_secret,
 };
 
 /// Reachable as `http://localhost:8080`, and only from this machine.
@@ -589,6 +590,7 @@ fn gateway(
         record_sink: Some(observed.records),
         tracing: observed.tracing,
         rate_store: Some(observed.rate_store),
+        sticky_secret: sticky_secret::stored_or_new,
         ..Options::default()
     };
     arguments.timeouts.apply(&mut options);

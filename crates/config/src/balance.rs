@@ -59,7 +59,7 @@ pub enum Balance {
     /// The one with the fewest requests for its weight.
     LeastRequests,
     /// The same for requests with the same value.
-    Hash(ClientKey),
+    Hash(ServerKey),
 }
 
 /// How clients stay with a server.
@@ -68,7 +68,25 @@ pub enum Sticky {
     /// By a cookie of this name, which the response sets.
     Cookie(String),
     /// By a value of the request.
-    Key(ClientKey),
+    Key(ServerKey),
+}
+
+/// A value by which a server is chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ServerKey {
+    /// One of the request.
+    Request(ClientKey),
+    /// A claim of its verified token.
+    Claim(String),
+}
+
+impl ServerKey {
+    fn claim(&self) -> Option<&str> {
+        match self {
+            ServerKey::Claim(name) => Some(name),
+            ServerKey::Request(_) => None,
+        }
+    }
 }
 
 /// A value that requests of one client have in common.
@@ -91,6 +109,25 @@ impl TargetGroup {
             Sticky::Cookie(name) => Some((name.as_str(), &sticky.span)),
             Sticky::Key(_) => None,
         })
+    }
+
+    /// The claims that choose targets or servers, with the places that say so.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = (&str, &Span)> {
+        let inner = self.targets.iter().map(|target| &target.sticky);
+        let sticky = std::iter::once(&self.sticky).chain(inner).flatten();
+        let of_sticky = sticky.filter_map(|sticky| match &sticky.value {
+            Sticky::Key(key) => Some((key.claim()?, &sticky.span)),
+            Sticky::Cookie(_) => None,
+        });
+        let balances = self
+            .targets
+            .iter()
+            .filter_map(|target| target.balance.as_ref());
+        let of_balance = balances.filter_map(|balance| match &balance.value {
+            Balance::Hash(key) => Some((key.claim()?, &balance.span)),
+            Balance::P2c | Balance::RoundRobin | Balance::LeastRequests => None,
+        });
+        of_sticky.chain(of_balance)
     }
 
     /// The same with the `sticky` of a route, which stands for that of an only target.

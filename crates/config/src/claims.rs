@@ -8,7 +8,7 @@ use crate::span::Span;
 use crate::template::Template;
 
 impl Configuration {
-    /// The names of the claims by which limits count, and of those in placeholders, each once.
+    /// The names of the claims by which limits count and servers are chosen, and of those in placeholders, each once.
     #[must_use]
     pub fn claims(&self) -> Vec<String> {
         let mut names = BTreeSet::new();
@@ -17,6 +17,7 @@ impl Configuration {
             if let Some(limit) = &settings.policies.rate_limit {
                 names.extend(limit.value.claims().map(str::to_owned));
             }
+            names.extend(of_servers(settings).map(|(name, _)| name.to_owned()));
             of_placeholders(settings, |name, _| {
                 names.insert(name.to_owned());
             });
@@ -43,6 +44,15 @@ pub(crate) fn all_settings(route: &Route) -> impl Iterator<Item = &Settings> {
     let variants = route.variants.iter();
     let variants = variants.flat_map(|variants| &variants.settings);
     std::iter::once(&route.settings).chain(variants)
+}
+
+/// The claims that choose a server, with the places that say so.
+pub(crate) fn of_servers(settings: &Settings) -> impl Iterator<Item = (&str, &Span)> {
+    let group = match &settings.action.value {
+        Action::Proxy(proxy) => proxy.group.as_ref(),
+        Action::Redirect(_) | Action::Respond(_) | Action::Files(_) => None,
+    };
+    group.into_iter().flat_map(|group| group.claims())
 }
 
 /// Calls a function with each claim of placeholders, and the place of its text.

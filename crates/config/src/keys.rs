@@ -183,7 +183,7 @@ pub enum Kind {
     /// How clients stay with a server.
     Sticky,
     /// A value of requests that chooses the server.
-    ClientKey,
+    ServerKey,
     /// A folder.
     Folder,
     /// A status and a URL.
@@ -466,7 +466,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::RateLimit, "store", Kind::OneOf(STORES), "\"local\"", "who counts: this process, or all that share `redis`"),
     key(Scope::Upstream, "balance", Kind::OneOf(&["p2c", "round_robin", "least_requests", "hash"]), "\"p2c\"", "how a server is chosen"),
     key(Scope::Upstream, "connections_max", Kind::NumberTo(CONNECTIONS_MAX), "8192", "the most connections in use of a core to each address of its servers"),
-    key(Scope::Upstream, "hash", Kind::ClientKey, "\"client\"", "what chooses the server"),
+    key(Scope::Upstream, "hash", Kind::ServerKey, "\"client\"", "what chooses the server"),
     key(Scope::Upstream, "hedge", Kind::Duration, "off", "after which time without a response a request without content is [sent a second time](retries.md#hedging)"),
     key(Scope::Upstream, "health", Kind::Health, "off", "how its servers are checked"),
     key(Scope::Upstream, "limits", Kind::Table(Scope::UpstreamLimits), "those of the process", "limits of its responses"),

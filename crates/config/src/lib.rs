@@ -42,7 +42,7 @@ mod upstream_settings;
 mod variant;
 
 pub use access_log::{AccessLog, AccessLogWhen, LoggedStatus, Share};
-pub use balance::{Balance, ClientKey, GroupServer, GroupTarget, Sticky, TargetGroup};
+pub use balance::{Balance, ClientKey, GroupServer, GroupTarget, ServerKey, Sticky, TargetGroup};
 pub use compress::{Algorithm, Compress, Compression, MediaRange};
 pub use condition::{ClientMatch, Conditions, Match, ValueMatch, regex};
 pub use diagnostic::{Diagnostic, Edit, Severity, render, to_json};

@@ -237,6 +237,13 @@ fn row(key: &Key) -> String {
 const RATE_KEYS: &str = "`\"client\"`, `\"user\"`, `\"header:NAME\"`, `\"cookie:NAME\"`, `\"jwt:CLAIM\"`, a list of these, \
                          whose combinations are counted, or `\"route\"` for all requests together";
 
+/// Values of `sticky`.
+const STICKY: &str =
+    "`\"cookie\"`, `\"cookie:NAME\"`, `\"client\"`, `\"header:NAME\"` or `\"jwt:CLAIM\"`";
+
+/// Values of `hash`.
+const SERVER_KEY: &str = "`\"client\"`, `\"header:NAME\"`, `\"cookie:NAME\"` or `\"jwt:CLAIM\"`";
+
 /// Values of `to`.
 const TARGET: &str =
     "URL without a path, or the name of an upstream; a list of them; or their weights";
@@ -292,8 +299,8 @@ fn value(kind: Kind) -> String {
         Kind::Status => "200 to 599",
         Kind::Target => TARGET,
         Kind::Servers => SERVERS,
-        Kind::Sticky => "`\"cookie\"`, `\"cookie:NAME\"`, `\"client\"` or `\"header:NAME\"`",
-        Kind::ClientKey => "`\"client\"`, `\"header:NAME\"` or `\"cookie:NAME\"`",
+        Kind::Sticky => STICKY,
+        Kind::ServerKey => SERVER_KEY,
         Kind::Redirect => "`\"STATUS URL\"` or `\"STATUS /path\"`",
         Kind::Respond => "`204`, `\"503 text\"`, or a [table](#table-respond)",
         Kind::Fields => "[changes of fields](configuration.md#routes) by their names",

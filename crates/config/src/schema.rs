@@ -173,7 +173,7 @@ fn value(kind: Kind) -> Value {
         Kind::Servers => servers(),
         Kind::Target => any_of([text, servers()]),
         Kind::Sticky => sticky(),
-        Kind::ClientKey => pattern(&format!("^(client|(cookie|header):{TOKEN})$|{VARIABLE}")),
+        Kind::ServerKey => server_key(),
         Kind::Redirect => pattern(&format!("^30[12378] .|{VARIABLE}")),
         Kind::Respond => respond(),
         Kind::Fields => reference("fields"),
@@ -227,7 +227,13 @@ fn error_pages(text: &Value) -> Value {
 /// How clients stay with a server.
 fn sticky() -> Value {
     pattern(&format!(
-        "^(client|(cookie|header):{TOKEN}|cookie)$|{VARIABLE}"
+        "^(client|(cookie|header):{TOKEN}|cookie|jwt:.+)$|{VARIABLE}"
+    ))
+}
+
+fn server_key() -> Value {
+    pattern(&format!(
+        "^(client|(cookie|header):{TOKEN}|jwt:.+)$|{VARIABLE}"
     ))
 }
 

@@ -32,10 +32,9 @@ use crate::options::Options;
 use crate::reloading::Reloading;
 use crate::service::GatewayService;
 use crate::sites::{Site, Sites};
-use crate::snapshot::{
-    CoreSnapshot, ObserverSettings, Snapshot, SnapshotMaker, SteppedReloads, register,
-};
+use crate::snapshot::{CoreSnapshot, ObserverSettings, Snapshot, SnapshotMaker, register};
 use crate::start_error::StartError;
+use crate::stepped_reloads::SteppedReloads;
 use crate::summary::Summary;
 use crate::target::Target;
 use crate::upstream::UpstreamSet;
@@ -144,7 +143,7 @@ impl Gateway {
         fallback: impl Fn() -> Rc<E> + Send + Sync + 'static,
     ) -> Result<Running, StartError> {
         let resolver = Resolver::new(&self.options.name_servers);
-        let mut maker = SnapshotMaker::new(resolver, self.upstream_tls);
+        let mut maker = SnapshotMaker::new(resolver, self.upstream_tls, self.options.sticky_secret);
         let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
         let sites = sites.map_err(StartError::Conflict)?;
         let listeners = serving::reserve(self.listeners)?;
@@ -190,7 +189,7 @@ impl Gateway {
         fallback: F,
     ) -> Result<(impl Fn() -> OnCore + use<E, F>, SteppedReloads), StartError> {
         let resolver = Resolver::new(&self.options.name_servers);
-        let mut maker = SnapshotMaker::new(resolver, self.upstream_tls);
+        let mut maker = SnapshotMaker::new(resolver, self.upstream_tls, self.options.sticky_secret);
         let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
         let sites = sites.map_err(StartError::Conflict)?;
         let listeners = self.listeners;
@@ -447,6 +446,7 @@ impl Running {
                 blitz_http::trim_heap();
             }
             let mut running = Reloading::new(serving, &mut maker, &newest, drain_timeout, &status);
+            running.follow_services();
             on_tick(tick, &mut running);
         })
     }

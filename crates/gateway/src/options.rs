@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::rand;
 use blitz_http::{ClientOptions, Limits};
 use blitz_site::access_log::AccessLog;
 use blitz_site::metrics::SERIES_MAX_DEFAULT;
@@ -74,6 +75,10 @@ pub struct Options {
     /// The tokens of rate limits that several processes share, which the program takes from their store; those of a
     /// store that cannot be reached.
     pub rate_store: Option<Arc<RateStore>>,
+    /// Returns the secret of the cookies of `sticky`, and is called when a configuration has such cookies for the first
+    /// time; random, so that a client gets another cookie after a restart. Gateways with the same secret know each
+    /// other's cookies.
+    pub sticky_secret: fn() -> [u8; 32],
     /// Name servers for upstreams' names; none means those of `/etc/resolv.conf`.
     pub name_servers: Vec<SocketAddr>,
 }
@@ -102,6 +107,13 @@ impl Default for Options {
             record_sink: None,
             series_max: SERIES_MAX_DEFAULT,
             name_servers: Vec::new(),
+            sticky_secret: random_secret,
         }
     }
+}
+
+fn random_secret() -> [u8; 32] {
+    let mut secret = [0; 32];
+    rand::fill(&mut secret).expect("the system has random numbers");
+    secret
 }

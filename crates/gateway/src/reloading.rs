@@ -124,6 +124,25 @@ impl<'a> Reloading<'a> {
         self.serving.listeners()
     }
 
+    /// Has the sites in use get the servers that their services have now, if these have changed. Each request ends with
+    /// those that it began with. Returns whether there was a change.
+    pub fn follow_services(&mut self) -> bool {
+        let before = self.newest.load();
+        match self.maker.follow_services(&before) {
+            Ok(None) => false,
+            Ok(Some(snapshot)) => {
+                publish(self.serving.cores(), &snapshot);
+                drop(before);
+                self.maker.retire(self.newest.swap(snapshot));
+                true
+            }
+            Err(error) => {
+                tracing::error!("the servers of a service cannot be used: {error}");
+                false
+            }
+        }
+    }
+
     /// Resolves the names of upstreams again.
     pub fn resolve_again(&self) {
         self.maker.resolver().reload();

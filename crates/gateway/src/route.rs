@@ -349,16 +349,22 @@ impl Route {
                 ..Upgrades::default()
             })
         });
+        let target = Arc::new(target);
+        let group = target.is_service().then(|| ForwardGroup {
+            config: Arc::new(GroupConfig::of_service(&target)),
+            number: 0,
+            sends_own_host: false,
+        });
         Route {
             name: target.prefix.to_string().into(),
             written: None,
             action: Action::Forward(Forward {
                 upstream: 0,
                 request_trailers: target.request_trailers,
-                target: Arc::new(target),
+                target,
                 name: None,
                 files: None,
-                group: None,
+                group,
                 connection_settings: ConnectionSettings::default(),
                 path: ForwardedPath::OfTarget,
                 host: None,

@@ -3,36 +3,35 @@
 //! A snapshot has no state of a core. A route holds the number of its upstream, and each core finds the state of that
 //! upstream by its identity when a request needs it first.
 
+mod groups;
+
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::{Rc, Weak};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use blitz_host::names::Resolver;
-use blitz_http::{
-    ClientTls, ClientTlsSlot, Cores, ProxyVersion, TlsConfigError, UpstreamTls, core_local,
-};
+use blitz_http::{ClientTls, ClientTlsSlot, Cores, TlsConfigError, UpstreamTls, core_local};
 use blitz_site::access_log::AccessLog;
 use blitz_site::{CoreObservers, EndpointMaker, Observers, TraceSettings, count};
 
 use crate::https_redirect::HttpsRedirect;
 use crate::metrics::{Labels, ServerFacts, hidden_urls};
-use crate::route::ForwardGroup;
 use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
 use crate::target::{Origin, Target};
 use crate::upstream::{
-    Balancer, Check, CheckState, Checks, ConnectionSettings, Group, GroupChecks, GroupConfig,
-    Identity, Member, Members, SharedShed, SharedSheds, ShedState, States, UpstreamConfig,
+    Balancer, Check, CheckState, Checks, ConnectionSettings, CookieKey, Group, GroupChecks,
+    GroupTokens, Identity, Member, Members, SharedSheds, ShedState, States, UpstreamConfig,
     UpstreamSet, UpstreamState,
 };
+use groups::{GroupNumbers, Groups, NumberedGroup, WithoutServers, numbers_of, servers_of};
 
 /// Sites, their upstreams, and where clear text is redirected to.
 pub(crate) struct Snapshot {
-    pub(crate) sites: Sites,
+    pub(crate) sites: Arc<Sites>,
     https_redirect: HttpsRedirect,
     /// The apps of routes.
     pub(crate) endpoints: Vec<EndpointMaker>,
@@ -41,15 +40,21 @@ pub(crate) struct Snapshot {
     numbers: HashMap<Identity, usize>,
     /// The numbers of upstreams that routes have without a group.
     used_alone: HashSet<usize>,
-    /// Several servers of a route, with their numbers among the upstreams.
-    groups: Vec<(Arc<GroupConfig>, Box<[usize]>)>,
+    /// Several servers of a route.
+    groups: Vec<NumberedGroup>,
     /// The checks of the servers of each of them.
     group_checks: Vec<GroupChecks>,
+    /// The texts of the cookies of each of them that sets some.
+    group_tokens: Vec<Option<GroupTokens>>,
     /// The targets of groups that shed load.
     sheds: SharedSheds,
     /// The numbers of authorizers among the upstreams, with their hosts, by their URLs.
     authorizers: HashMap<String, (usize, String)>,
     observed: ObserverSettings,
+    /// Without the servers of services, if it has services.
+    without_servers: Option<Arc<WithoutServers>>,
+    /// How often the servers of services had changed.
+    service_changes: u64,
     /// The difference from the snapshot that it replaces.
     change: Option<UpstreamChange>,
     /// Each snapshot of a maker has another one.
@@ -343,7 +348,8 @@ impl CoreSnapshot {
             };
             let checks = &self.shared.group_checks[number];
             let group = Group::new(config, balancers.collect(), blitz_http::random_u64());
-            group.with_checks(checks).shedding(shed)
+            let tokens = self.shared.group_tokens[number].as_ref();
+            group.with_checks(checks).with_tokens(tokens).shedding(shed)
         })
     }
 }
@@ -353,6 +359,9 @@ impl Drop for CoreSnapshot {
         count(|counters| counters.snapshots -= 1);
     }
 }
+
+/// How long a configuration waits for the first answers about its services; later ones apply when they come.
+const FIRST_ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// Makes snapshots; the names and the TLS settings of upstreams are the same in all of them.
 pub(crate) struct SnapshotMaker {
@@ -373,10 +382,18 @@ pub(crate) struct SnapshotMaker {
     checks: Checks,
     /// The upstreams of the last one that shed load.
     sheds: SharedSheds,
+    /// See [`Options::sticky_secret`](crate::Options::sticky_secret).
+    sticky_secret: fn() -> [u8; 32],
+    /// The key that the secret is; empty until a configuration sets cookies.
+    cookie_key: OnceLock<CookieKey>,
 }
 
 impl SnapshotMaker {
-    pub(crate) fn new(resolver: Resolver, upstream_tls: Option<ClientTlsSlot>) -> SnapshotMaker {
+    pub(crate) fn new(
+        resolver: Resolver,
+        upstream_tls: Option<ClientTlsSlot>,
+        sticky_secret: fn() -> [u8; 32],
+    ) -> SnapshotMaker {
         SnapshotMaker {
             resolver,
             upstream_tls,
@@ -387,6 +404,8 @@ impl SnapshotMaker {
             members: Members::default(),
             checks: Checks::default(),
             sheds: SharedSheds::default(),
+            sticky_secret,
+            cookie_key: OnceLock::new(),
         }
     }
 
@@ -408,36 +427,13 @@ impl SnapshotMaker {
         let mut numbers = HashMap::new();
         let mut upstreams = Vec::new();
         let mut used_alone = HashSet::new();
-        let mut groups = Groups::default();
+        let mut groups = GroupNumbers::default();
         for forward in sites.forwards_mut() {
-            let settings = forward.connection_settings;
-            let mut number = |target: &Target, settings: ConnectionSettings| {
+            let number = |target: &Target, settings: ConnectionSettings| {
                 self.number(target, settings, &hidden, &mut numbers, &mut upstreams)
             };
-            let of_first = settings_of_first(forward.group.as_ref(), settings);
-            forward.upstream = number(&forward.target, of_first)?;
-            match &mut forward.group {
-                None => {
-                    used_alone.insert(forward.upstream);
-                }
-                Some(group) => {
-                    let version = forward.proxy_protocol;
-                    group.number = groups.number(group, settings, version, &mut number)?;
-                }
-            }
-            let Some(mirror) = &mut forward.mirror else {
-                continue;
-            };
-            let of_first = settings_of_first(mirror.group.as_ref(), settings);
-            mirror.upstream = number(&mirror.target, of_first)?;
-            match &mut mirror.group {
-                None => {
-                    used_alone.insert(mirror.upstream);
-                }
-                Some(group) => group.number = groups.number(group, settings, None, &mut number)?,
-            }
+            groups.number_forward(forward, &mut used_alone, number)?;
         }
-        self.sheds = groups.sheds(&self.sheds);
         let mut authorizers = HashMap::new();
         for (origin, target) in authorizer_targets(&sites) {
             let settings = ConnectionSettings::default();
@@ -445,11 +441,26 @@ impl SnapshotMaker {
             used_alone.insert(number);
             authorizers.insert(origin.to_owned(), (number, target.authority));
         }
+        let mut groups = groups.groups;
+        let mut service_changes = 0;
+        let without_servers = groups.has_services().then(|| {
+            Arc::new(WithoutServers {
+                upstreams: upstreams.len(),
+                groups: groups.clone(),
+            })
+        });
+        if without_servers.is_some() {
+            self.resolver.wait_for_services(FIRST_ANSWER_TIME);
+            service_changes = self.resolver.service_changes();
+            groups = self.with_servers(&groups, &mut numbers, &mut upstreams)?;
+        }
+        self.sheds = groups.sheds(&self.sheds);
         Ok(Snapshot {
             authorizers,
             group_checks: self.group_checks(&groups, &upstreams),
+            group_tokens: self.group_tokens(&groups),
             endpoints: sites.endpoints(),
-            sites,
+            sites: Arc::new(sites),
             https_redirect,
             upstreams,
             numbers,
@@ -457,9 +468,87 @@ impl SnapshotMaker {
             groups: groups.all,
             sheds: self.sheds.clone(),
             observed,
+            without_servers,
+            service_changes,
             change: None,
             id: self.made,
         })
+    }
+
+    /// The snapshot that follows this one if the servers of its services have changed.
+    ///
+    /// # Errors
+    /// As [`SnapshotMaker::make`].
+    pub(crate) fn follow_services(
+        &mut self,
+        before: &Snapshot,
+    ) -> Result<Option<Arc<Snapshot>>, StartError> {
+        let Some(without) = &before.without_servers else {
+            return Ok(None);
+        };
+        let service_changes = self.resolver.service_changes();
+        if service_changes == before.service_changes {
+            return Ok(None);
+        }
+        self.resolver.prune();
+        self.has_freed = true;
+        self.made += 1;
+        let mut upstreams = before.upstreams[..without.upstreams].to_vec();
+        let numbered = upstreams.iter().enumerate();
+        let mut numbers = numbered
+            .map(|(number, upstream)| (upstream.identity.clone(), number))
+            .collect();
+        let groups = self.with_servers(&without.groups, &mut numbers, &mut upstreams)?;
+        let mut snapshot = Snapshot {
+            sites: Arc::clone(&before.sites),
+            https_redirect: before.https_redirect,
+            endpoints: before.endpoints.clone(),
+            used_alone: before.used_alone.clone(),
+            authorizers: before.authorizers.clone(),
+            group_checks: self.group_checks(&groups, &upstreams),
+            group_tokens: self.group_tokens(&groups),
+            upstreams,
+            numbers,
+            groups: groups.all,
+            sheds: before.sheds.clone(),
+            observed: before.observed.clone(),
+            without_servers: Some(Arc::clone(without)),
+            service_changes,
+            change: None,
+            id: self.made,
+        };
+        snapshot.change = Some(UpstreamChange::new(before, &snapshot));
+        Ok(Some(Arc::new(snapshot)))
+    }
+
+    /// The groups with servers in the places of services. Their upstreams are added.
+    fn with_servers(
+        &mut self,
+        groups: &Groups,
+        numbers: &mut HashMap<Identity, usize>,
+        upstreams: &mut Vec<UpstreamConfig>,
+    ) -> Result<Groups, StartError> {
+        // Their URLs come from name servers, not from variables.
+        let hidden = HashMap::new();
+        let mut expanded = groups.clone();
+        for ((config, servers), settings) in expanded.all.iter_mut().zip(&groups.settings) {
+            if !config.has_services() {
+                continue;
+            }
+            let with_servers = config.with_servers(|at| {
+                let target = &config.servers[at];
+                let Some(service) = &upstreams[servers[at]].service else {
+                    return Vec::new();
+                };
+                let is_usable = |server: &Target| !server.tls || self.tls(server).is_ok();
+                servers_of(target, service, is_usable)
+            });
+            *servers = numbers_of(&with_servers, *settings, |server, settings| {
+                self.number(server, settings, &hidden, numbers, upstreams)
+            })?;
+            *config = Arc::new(with_servers);
+        }
+        Ok(expanded)
     }
 
     /// The checks of the servers of groups, whose connections begin with a PROXY header of these versions.
@@ -473,6 +562,16 @@ impl SnapshotMaker {
             self.checks.of_group(servers, *version)
         });
         checks.collect()
+    }
+
+    /// The texts of the cookies of groups.
+    fn group_tokens(&self, groups: &Groups) -> Vec<Option<GroupTokens>> {
+        let key = || {
+            let new = || CookieKey::new(&(self.sticky_secret)());
+            self.cookie_key.get_or_init(new)
+        };
+        let groups = groups.all.iter();
+        groups.map(|(config, _)| config.tokens(key)).collect()
     }
 
     /// A snapshot of these sites, which replaces another one.
@@ -500,6 +599,11 @@ impl SnapshotMaker {
     /// Keeps a snapshot that was replaced, until no core has it any more.
     pub(crate) fn retire(&mut self, snapshot: Arc<Snapshot>) {
         self.retired.push(snapshot);
+    }
+
+    /// How many snapshots were replaced and are not free yet.
+    pub(crate) fn retired_count(&self) -> usize {
+        self.retired.len()
     }
 
     /// Frees the snapshots that no core has any more. Returns whether configurations have left memory free since the last
@@ -535,7 +639,7 @@ impl SnapshotMaker {
         target: &Target,
         hidden: &HashMap<String, Arc<str>>,
     ) -> Result<UpstreamConfig, StartError> {
-        let tls = match target.tls {
+        let tls = match target.tls && !target.is_service() {
             true => Some(self.tls(target).map_err(StartError::Tls)?),
             false => None,
         };
@@ -546,12 +650,20 @@ impl SnapshotMaker {
             }
             _ => None,
         };
+        let service = match &target.origin {
+            Origin::Service(name) => {
+                let resolved = self.resolver.service(name);
+                Some(resolved.map_err(StartError::Resolve)?)
+            }
+            _ => None,
+        };
         let url = target.url();
         Ok(UpstreamConfig {
             identity: identity.clone(),
             label: hidden.get(&url).cloned().unwrap_or_else(|| url.into()),
             member: self.members.get(identity),
             name,
+            service,
             tls,
         })
     }
@@ -569,69 +681,12 @@ impl SnapshotMaker {
     }
 }
 
-/// The settings of connections to the first server of a route.
-fn settings_of_first(
-    group: Option<&ForwardGroup>,
-    settings: ConnectionSettings,
-) -> ConnectionSettings {
-    let own = group.and_then(|group| group.config.settings().next());
-    own.map_or(settings, |own| settings.with(own))
-}
-
 /// The origins of the authorizers of these sites. Those that are no origin have a diagnostic.
 fn authorizer_targets(sites: &Sites) -> impl Iterator<Item = (&str, Target)> {
     let origins = sites.authorizers();
     origins
         .into_iter()
         .filter_map(|origin| Some((origin, origin.parse().ok()?)))
-}
-
-/// The groups of the routes of a snapshot.
-#[derive(Default)]
-struct Groups {
-    all: Vec<(Arc<GroupConfig>, Box<[usize]>)>,
-    /// For each of them the version of the PROXY header of its connections.
-    proxy_versions: Vec<Option<ProxyVersion>>,
-    /// Routes that share a group share the turns of its servers.
-    numbers: HashMap<(*const GroupConfig, ConnectionSettings), usize>,
-}
-
-impl Groups {
-    /// The number of a group, which is added if it is new. `number` is that of a server.
-    fn number(
-        &mut self,
-        group: &ForwardGroup,
-        settings: ConnectionSettings,
-        proxy_version: Option<ProxyVersion>,
-        mut number: impl FnMut(&Target, ConnectionSettings) -> Result<usize, StartError>,
-    ) -> Result<usize, StartError> {
-        let key = (Arc::as_ptr(&group.config), settings);
-        if let Some(number) = self.numbers.get(&key) {
-            return Ok(*number);
-        }
-        let servers = group.config.servers.iter().zip(group.config.settings());
-        let servers = servers.map(|(server, own)| number(server, settings.with(own)));
-        let servers = servers.collect::<Result<_, _>>()?;
-        self.all.push((Arc::clone(&group.config), servers));
-        self.proxy_versions.push(proxy_version);
-        self.numbers.insert(key, self.all.len() - 1);
-        Ok(self.all.len() - 1)
-    }
-
-    /// Their targets that shed load, with what is known of them from before.
-    fn sheds(&self, before: &SharedSheds) -> SharedSheds {
-        let targets = self.all.iter().flat_map(|(config, _)| config.sheds());
-        let shared = targets.map(|(name, settings)| {
-            let shed = SharedShed::new(settings, before.get(name));
-            (Box::from(name), shed)
-        });
-        let mut sheds = SharedSheds::new();
-        for (name, shed) in shared {
-            // Routes have the same upstream.
-            sheds.entry(name).or_insert(shed);
-        }
-        sheds
-    }
 }
 
 /// A gateway on a core, whose sites can be replaced.
@@ -698,7 +753,7 @@ pub(crate) fn publish(cores: &Cores, snapshot: &Arc<Snapshot>) {
     while waiting.next().is_some() && all.recv_timeout(TAKE_TIMEOUT).is_ok() {}
 }
 
-fn take_on_core(snapshot: &Arc<Snapshot>) {
+pub(crate) fn take_on_core(snapshot: &Arc<Snapshot>) {
     let started = blitz_http::read_clock();
     let gateways = GATEWAYS.with_borrow(Clone::clone);
     let alive = gateways.iter().filter_map(Weak::upgrade);
@@ -708,57 +763,4 @@ fn take_on_core(snapshot: &Arc<Snapshot>) {
         upstreams = snapshot.upstreams.len(),
         "a core has taken the new sites"
     );
-}
-
-/// Replaces the sites of a gateway whose cores a program has started itself
-/// ([`Gateway::on_cores`](crate::Gateway::on_cores)).
-pub struct SteppedReloads {
-    maker: SnapshotMaker,
-    newest: Arc<ArcSwap<Snapshot>>,
-    https_redirect: HttpsRedirect,
-}
-
-/// Sites for all cores, each of which takes them by itself.
-pub struct NewSites(Arc<Snapshot>);
-
-impl SteppedReloads {
-    pub(crate) fn new(
-        maker: SnapshotMaker,
-        newest: Arc<ArcSwap<Snapshot>>,
-        https_redirect: HttpsRedirect,
-    ) -> SteppedReloads {
-        SteppedReloads {
-            maker,
-            newest,
-            https_redirect,
-        }
-    }
-
-    /// Makes sites that no core has yet.
-    ///
-    /// # Errors
-    /// As [`Reloading::replace_sites`].
-    pub fn make(&mut self, sites: Vec<Site>) -> Result<NewSites, StartError> {
-        let before = self.newest.load();
-        let observed = before.observed.clone();
-        let snapshot = self
-            .maker
-            .make_after(&before, sites, self.https_redirect, observed)?;
-        let before = self.newest.swap(Arc::clone(&snapshot));
-        self.maker.retire(before);
-        Ok(NewSites(snapshot))
-    }
-
-    /// Frees the configurations that no core has any more; returns the number of those that are left, with the newest.
-    pub fn free(&mut self) -> usize {
-        self.maker.free_retired();
-        self.maker.retired.len() + 1
-    }
-}
-
-impl NewSites {
-    /// Replaces the sites of the gateways on the calling core.
-    pub fn take_on_core(&self) {
-        take_on_core(&self.0);
-    }
 }

@@ -16,6 +16,9 @@ use std::path::PathBuf;
 use blitz_config::UpgradeProtocol;
 use blitz_http::{Protocol, path as request_path};
 
+/// Begins the URL of a service.
+const SERVICE_PREFIX: &str = "srv+";
+
 /// One `--to URL` or `--to PREFIX=URL`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
@@ -57,6 +60,8 @@ pub enum Origin {
     Localhost(u16),
     /// A name for the resolver, lower case.
     Name(String, u16),
+    /// A name with SRV records, lower case: its servers are those of the records.
+    Service(String),
     /// A unix stream socket.
     Unix(PathBuf),
 }
@@ -80,9 +85,29 @@ impl Target {
     pub fn host(&self) -> String {
         match &self.origin {
             Origin::Ip(address) => address.ip().to_string(),
-            Origin::Name(name, _) => name.clone(),
+            Origin::Name(name, _) | Origin::Service(name) => name.clone(),
             Origin::Localhost(_) | Origin::Unix(_) => "localhost".to_owned(),
         }
+    }
+
+    /// Whether its servers are those of SRV records.
+    pub(crate) fn is_service(&self) -> bool {
+        matches!(self.origin, Origin::Service(_))
+    }
+
+    /// A server of this service; `None` if a name server tells a host that is none.
+    pub(crate) fn of_service(&self, host: &str, port: u16) -> Option<Target> {
+        let url = self.url();
+        let (scheme, _) = url.strip_prefix(SERVICE_PREFIX)?.split_once("://")?;
+        let server: Target = format!("{scheme}://{host}:{port}").parse().ok()?;
+        // A name server may tell a text that ends the host of a URL.
+        server.path.is_none().then(|| Target {
+            prefix: self.prefix.clone(),
+            path: self.path.clone(),
+            request_trailers: self.request_trailers,
+            upgrades: self.upgrades.clone(),
+            ..server
+        })
     }
 
     /// Writes the upstream's path to `out`, if it differs from the client's.
@@ -120,6 +145,13 @@ impl Origin {
     /// The upstream as a URL without path.
     pub(crate) fn url(&self, has_tls: bool, protocol: Protocol) -> String {
         let origin = self.to_string();
+        if let Origin::Service(name) = self {
+            return match protocol {
+                _ if has_tls => format!("{SERVICE_PREFIX}https://{name}"),
+                Protocol::Http2 => format!("{SERVICE_PREFIX}h2c://{name}"),
+                _ => origin,
+            };
+        }
         match origin.strip_prefix("http://") {
             Some(authority) if has_tls => format!("https://{authority}"),
             Some(authority) if protocol == Protocol::Http2 => format!("h2c://{authority}"),
@@ -219,6 +251,7 @@ impl fmt::Display for Origin {
             Origin::Ip(address) => write!(f, "http://{address}"),
             Origin::Localhost(port) => write!(f, "http://localhost:{port}"),
             Origin::Name(name, port) => write!(f, "http://{name}:{port}"),
+            Origin::Service(name) => write!(f, "{SERVICE_PREFIX}http://{name}"),
             Origin::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }

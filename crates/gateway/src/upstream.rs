@@ -3,6 +3,7 @@
 mod balancer;
 mod check;
 mod choice;
+mod cookie;
 mod cooldown;
 mod ejection;
 mod figures;
@@ -18,11 +19,13 @@ mod shared_retries;
 mod shed;
 #[cfg(test)]
 mod tests;
+mod weights;
 
 pub(crate) use balancer::{AddressState, Balancer, Pick, States, Tried, UpstreamState};
 pub use check::CheckState;
 pub(crate) use check::{Check, CheckSubject, Checks, GroupChecks, Outcome};
 pub(crate) use choice::Choice;
+pub(crate) use cookie::{CookieKey, GroupTokens};
 pub use figures::{AddressFigures, ResponseTimes};
 pub(crate) use group::{Group, GroupConfig};
 pub(crate) use member::{Member, Members};

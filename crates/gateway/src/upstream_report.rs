@@ -153,6 +153,14 @@ impl StateReader {
                 }
             }
         }
+        // A service with servers is none itself.
+        let mut is_server = snapshot
+            .upstreams()
+            .map(|(config, _)| match &config.service {
+                Some(service) => service.failure().is_some(),
+                None => true,
+            });
+        reports.retain(|_| is_server.next().unwrap_or(true));
         reports
     }
 
@@ -247,6 +255,12 @@ fn report((config, names): (&UpstreamConfig, Vec<&str>)) -> UpstreamReport {
         (Origin::Ip(address), _) => vec![Address::Tcp(*address)],
         (Origin::Unix(path), _) => vec![Address::unix(path)],
         (Origin::Localhost(_), _) | (Origin::Name(..), None) => Vec::new(),
+        (Origin::Service(_), _) => {
+            let service = config.service.as_ref();
+            let reason = service.and_then(|service| service.failure());
+            failure = reason.map(failure_of_name);
+            Vec::new()
+        }
         (Origin::Name(..), Some(name)) => match &**name.latest() {
             LookupResult::Pending => Vec::new(),
             LookupResult::Addresses(all) => all.iter().copied().map(Address::Tcp).collect(),

@@ -7,11 +7,11 @@
 mod failure;
 mod files;
 mod lookup;
+mod pause;
 mod query;
+mod service;
 
 use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -23,20 +23,12 @@ use tokio::sync::Notify;
 
 use crate::control_thread;
 use lookup::{Found, NotFound, look_up};
+use pause::{PAUSE_FIRST, PAUSE_MIN, REFRESH_MAX, REFRESH_MIN, longer, with_jitter};
+use service::Changes;
 
 pub use failure::NameFailure;
-
-/// Shortest time between queries, if the TTL is shorter.
-const REFRESH_MIN: Duration = Duration::from_secs(1);
-/// Longest time between queries: changes of the hosts file apply within five minutes.
-const REFRESH_MAX: Duration = Duration::from_secs(300);
-/// Pause before a query after the first failure of a connection, since the last query: requests wait for it.
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
-/// The same before the next one if that changed nothing, and after the first failure of a query; it doubles
-/// with each further one.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// Longest of these pauses.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+pub use lookup::ServiceServer;
+pub use service::{ResolvedService, ServiceResult};
 
 /// The addresses of a name, in ascending order: one look-up, for programs that need no refresh. Blocks this thread.
 ///
@@ -266,6 +258,8 @@ pub struct Resolver {
     /// Replace those of `/etc/resolv.conf`; the hosts file is always read.
     servers: Arc<[SocketAddr]>,
     known: HashMap<(String, u16), Weak<ResolvedName>>,
+    services: HashMap<String, Weak<ResolvedService>>,
+    changes: Arc<Changes>,
 }
 
 impl Resolver {
@@ -275,6 +269,8 @@ impl Resolver {
         Resolver {
             servers: servers.into(),
             known: HashMap::new(),
+            services: HashMap::new(),
+            changes: Arc::default(),
         }
     }
 
@@ -289,8 +285,36 @@ impl Resolver {
         }
     }
 
+    /// A name with SRV records, as [`Resolver::resolve`].
+    ///
+    /// # Errors
+    /// The thread or its runtime could not be started.
+    pub fn service(&mut self, name: &str) -> io::Result<Arc<ResolvedService>> {
+        if let Some(known) = self.services.get(name).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        let service = Arc::new(ResolvedService::new(name, &self.changes));
+        let kept_fresh = service::keep_fresh(Arc::downgrade(&service), Arc::clone(&self.servers));
+        control_thread::spawn(kept_fresh)?;
+        (self.services).insert(name.to_owned(), Arc::downgrade(&service));
+        Ok(service)
+    }
+
+    /// How often the servers of services have changed.
+    pub fn service_changes(&self) -> u64 {
+        self.changes.count()
+    }
+
+    /// Waits until each service has had an answer or a failure, but no longer than this. Blocks this thread.
+    pub fn wait_for_services(&self, limit: Duration) {
+        let services = self.services.values().filter_map(Weak::upgrade);
+        self.changes.wait_for(&services.collect::<Vec<_>>(), limit);
+    }
+
     /// Forgets the names that are not resolved any more.
     pub fn prune(&mut self) {
+        self.services
+            .retain(|_, service| service.strong_count() > 0);
         self.known.retain(|_, name| name.strong_count() > 0);
     }
 
@@ -312,11 +336,14 @@ impl Resolver {
     pub fn reload(&self) {
         let names = self.known.values().filter_map(Weak::upgrade);
         names.for_each(|name| name.requests().reload());
+        let services = self.services.values().filter_map(Weak::upgrade);
+        services.for_each(|service| service.query_again());
     }
 
     /// Whether there are names.
     pub fn has_names(&self) -> bool {
         self.known.values().any(|name| name.strong_count() > 0)
+            || (self.services.values()).any(|service| service.strong_count() > 0)
     }
 }
 
@@ -362,16 +389,6 @@ async fn keep_fresh(watched: Weak<ResolvedName>, servers: Arc<[SocketAddr]>) {
     }
 }
 
-fn longer(pause: Duration) -> Duration {
-    (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX)
-}
-
-/// Up to a quarter longer, so that many gateways do not query at the same moment.
-fn with_jitter(pause: Duration) -> Duration {
-    let random = RandomState::new().hash_one(()) % 256;
-    pause + pause / 4 * random as u32 / 256
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -380,6 +397,7 @@ mod tests {
     use tracing::Dispatch;
     use tracing::subscriber::NoSubscriber;
 
+    use super::pause::PAUSE_MAX;
     use super::*;
 
     /// Beside a single dispatcher, an event that another thread without one meets first would be off for ever.

@@ -11,7 +11,8 @@ use super::template::is_token;
 use super::value::StringValue;
 use super::{Reader, entries};
 use crate::balance::{
-    Balance, ClientKey, GroupServer, GroupTarget, STICKY_COOKIE, Sticky, TargetGroup, WEIGHT_MAX,
+    Balance, ClientKey, GroupServer, GroupTarget, STICKY_COOKIE, ServerKey, Sticky, TargetGroup,
+    WEIGHT_MAX,
 };
 use crate::model::Route;
 use crate::settings::{Action, Proxy};
@@ -19,9 +20,12 @@ use crate::span::{Placed, Span};
 use crate::upstream_settings::UpstreamSettings;
 
 pub(super) const URL: &str = "\"http://127.0.0.1:3000\"";
-const STICKY: &str = "\"cookie\", \"cookie:NAME\", \"client\" or \"header:NAME\"";
-const CLIENT_KEY: &str = "\"client\", \"header:NAME\" or \"cookie:NAME\"";
+const STICKY: &str = "\"cookie\", \"cookie:NAME\", \"client\", \"header:NAME\" or \"jwt:CLAIM\"";
+const SERVER_KEY: &str = "\"client\", \"header:NAME\", \"cookie:NAME\" or \"jwt:CLAIM\"";
 const BALANCE: &str = "\"p2c\", \"round_robin\", \"least_requests\" or \"hash\"";
+
+/// Begins the URL of a service, whose servers SRV records tell.
+const SERVICE: &str = "srv+";
 
 /// The most servers of an upstream, and targets of a `to`: all are looked at for each request.
 const SERVERS_MAX: usize = 256;
@@ -36,7 +40,7 @@ pub(super) struct Weighted {
 #[derive(Default)]
 pub(super) struct OwnBalance {
     pub(super) balance: Option<Placed<Balance>>,
-    pub(super) hash: Option<Placed<ClientKey>>,
+    pub(super) hash: Option<Placed<ServerKey>>,
     pub(super) sticky: Option<Placed<Sticky>>,
     pub(super) settings: UpstreamSettings,
 }
@@ -148,10 +152,11 @@ impl Reader<'_> {
     ) -> OwnTarget {
         let balance = self.balance_with_hash(own.balance, own.hash);
         let first = servers[0].url.clone();
-        if let ([_], Some(sticky)) = (&servers[..], &own.sticky) {
+        let is_service = is_service(&first.value);
+        if let ([_], Some(sticky), false) = (&servers[..], &own.sticky, is_service) {
             self.warn_of_sticky(sticky.span.clone());
         }
-        if servers.len() == 1 && own.settings == UpstreamSettings::default() {
+        if servers.len() == 1 && !is_service && own.settings == UpstreamSettings::default() {
             return OwnTarget {
                 name: Some(name.into()),
                 ..OwnTarget::from(first)
@@ -179,10 +184,24 @@ impl Reader<'_> {
         }
     }
 
+    /// The target that a URL in a `to` is. A service is a group also alone, since it has any number of servers.
+    pub(super) fn of_url(&mut self, url: Placed<String>) -> OwnTarget {
+        if !is_service(&url.value) {
+            return OwnTarget::from(url);
+        }
+        let (name, span) = (url.value.clone(), url.span.clone());
+        let server = GroupServer { url, weight: 1 };
+        let target = self.named_group(&name, vec![server], span, OwnBalance::default());
+        OwnTarget {
+            name: None,
+            ..target
+        }
+    }
+
     fn balance_with_hash(
         &mut self,
         balance: Option<Placed<Balance>>,
-        hash: Option<Placed<ClientKey>>,
+        hash: Option<Placed<ServerKey>>,
     ) -> Option<Placed<Balance>> {
         let Some(hash) = hash else { return balance };
         match balance {
@@ -266,7 +285,7 @@ impl Reader<'_> {
             "p2c" => Balance::P2c,
             "round_robin" => Balance::RoundRobin,
             "least_requests" => Balance::LeastRequests,
-            "hash" => Balance::Hash(ClientKey::Client),
+            "hash" => Balance::Hash(ServerKey::Request(ClientKey::Client)),
             _ => {
                 let message = format!("`{}` is no value of `balance`", text.written());
                 self.error("value", text.span, message, format!("write {BALANCE}"));
@@ -276,11 +295,11 @@ impl Reader<'_> {
         Some(Placed::new(balance, text.span))
     }
 
-    pub(super) fn hash(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<ClientKey>> {
-        let text = self.text(value, CLIENT_KEY)?;
-        let Some(key) = client_key(&text.value) else {
+    pub(super) fn hash(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<ServerKey>> {
+        let text = self.text(value, SERVER_KEY)?;
+        let Some(key) = server_key(&text.value) else {
             let message = format!("`{}` is no value of a request", text.written());
-            self.error("hash", text.span, message, format!("write {CLIENT_KEY}"));
+            self.error("hash", text.span, message, format!("write {SERVER_KEY}"));
             return None;
         };
         Some(Placed::new(key, text.span))
@@ -288,9 +307,9 @@ impl Reader<'_> {
 
     pub(super) fn sticky(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<Sticky>> {
         let text = self.text(value, STICKY)?;
-        let sticky = match (text.value.as_str(), client_key(&text.value)) {
+        let sticky = match (text.value.as_str(), server_key(&text.value)) {
             ("cookie", _) => Sticky::Cookie(STICKY_COOKIE.to_owned()),
-            (_, Some(ClientKey::Cookie(name))) => Sticky::Cookie(name),
+            (_, Some(ServerKey::Request(ClientKey::Cookie(name)))) => Sticky::Cookie(name),
             (_, Some(key)) => Sticky::Key(key),
             _ => {
                 let message = format!("`{}` tells no clients apart", text.written());
@@ -346,6 +365,20 @@ impl Reader<'_> {
     fn warn_of_sticky(&mut self, span: Span) {
         let message = "`sticky` changes nothing, because there is one server";
         self.warning("sticky", span, message, "leave it out, or add a server");
+    }
+}
+
+/// Whether SRV records tell the servers of a URL.
+fn is_service(url: &str) -> bool {
+    let start = url.get(..SERVICE.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(SERVICE))
+}
+
+/// The same as [`client_key`], or `jwt:CLAIM`.
+fn server_key(text: &str) -> Option<ServerKey> {
+    match text.strip_prefix("jwt:") {
+        Some(claim) => (!claim.is_empty()).then(|| ServerKey::Claim(claim.to_owned())),
+        None => client_key(text).map(ServerKey::Request),
     }
 }
 

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 
 use super::Reader;
-use crate::claims::{all_settings, of_placeholders};
+use crate::claims::{all_settings, of_placeholders, of_servers};
 use crate::model::Configuration;
 use crate::settings::Settings;
 use crate::span::Span;
 
 impl Reader<'_> {
-    /// A limit would count all requests of a route without `jwt` together, and a placeholder that no token has a value
-    /// for removes its field.
+    /// A limit would count all requests of a route without `jwt` together, a server would be chosen as without a value, and
+    /// a placeholder that no token has a value for removes its field.
     pub(super) fn claims_without_tokens(&mut self, configuration: &Configuration) {
         // By place, because routes inherit the same text: the claim, and whether one of them has `jwt`.
         let mut placeholders: BTreeMap<(usize, usize), (String, bool)> = BTreeMap::new();
+        let mut servers: BTreeMap<(usize, usize), (String, bool)> = BTreeMap::new();
         for site in &configuration.sites {
             for route in &site.routes {
                 for settings in all_settings(route) {
@@ -32,6 +33,11 @@ impl Reader<'_> {
                         self.claim_error(limit.span.clone(), message, label);
                     }
                     self.users_without_proofs(settings, &route.key.value.to_string());
+                    for (claim, span) in of_servers(settings) {
+                        let place = servers.entry((span.start, span.end));
+                        let (_, one_has) = place.or_insert_with(|| (claim.to_owned(), false));
+                        *one_has |= has_tokens;
+                    }
                     of_placeholders(settings, |claim, span| {
                         let place = placeholders.entry((span.start, span.end));
                         let (_, one_has) = place.or_insert_with(|| (claim.to_owned(), false));
@@ -40,10 +46,22 @@ impl Reader<'_> {
                 }
             }
         }
+        self.servers_without_tokens(servers);
         for ((start, end), (claim, has_tokens)) in placeholders {
             if !has_tokens {
                 let message = format!("`{{jwt.{claim}}}` has no value without `jwt`");
                 self.claim_error(start..end, message, "write `jwt` for this route too");
+            }
+        }
+    }
+
+    /// Claims that choose a server for no route with a token.
+    fn servers_without_tokens(&mut self, servers: BTreeMap<(usize, usize), (String, bool)>) {
+        for ((start, end), (claim, has_tokens)) in servers {
+            if !has_tokens {
+                let message = format!("`jwt:{claim}` is a claim, and no route to it has `jwt`");
+                let label = "write `jwt` for the routes, or choose by another value";
+                self.claim_error(start..end, message, label);
             }
         }
     }

@@ -176,7 +176,8 @@ impl Reader<'_> {
             return None;
         }
         if is_url(&text.value) {
-            return self.url(text).map(OwnTarget::from);
+            let url = self.url(text)?;
+            return Some(self.of_url(url));
         }
         if let Some(upstream) = upstreams.by_name.get_mut(&text.value) {
             upstream.is_used = true;

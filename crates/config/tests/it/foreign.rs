@@ -28,7 +28,6 @@ const WITHOUT: &[(&str, &str)] = &[
     ("ssl_stapling", "not yet"),
     ("ssl_reject_handshake", "not yet"),
     ("uri_hash", "not yet"),
-    ("dynamic", "not yet"),
     ("abort", "not yet"),
     ("templates", "not yet"),
     ("mode", "within `client_auth`: a word of `tls`"),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use blitz_config::{Action, Balance, ClientKey, Proxy, Sticky, TargetGroup};
+use blitz_config::{Action, Balance, ClientKey, Proxy, ServerKey, Sticky, TargetGroup};
 
 use crate::support::{mistakes, valid};
 
@@ -70,7 +70,7 @@ fn targets_of_a_to_keep_the_settings_of_their_upstreams() {
     let sticky = group.sticky.as_ref().unwrap();
     assert_eq!(sticky.value, Sticky::Cookie("blitz-server".to_owned()));
     let balance = group.targets[0].balance.as_ref().unwrap();
-    let key = ClientKey::Header("x-user".to_owned());
+    let key = ServerKey::Request(ClientKey::Header("x-user".to_owned()));
     assert_eq!(balance.value, Balance::Hash(key));
     assert_eq!(group.targets[0].sticky, None);
 }
@@ -85,13 +85,19 @@ fn routes_share_an_upstream_until_they_say_otherwise() {
     let group = |at: usize| groups[at].as_ref().unwrap();
     assert!(Arc::ptr_eq(group(0), group(1)) && Arc::ptr_eq(group(0), group(2)));
     let sticky = |at: usize| group(at).targets[0].sticky.as_ref().unwrap().value.clone();
-    assert_eq!(sticky(0), Sticky::Key(ClientKey::Client));
+    assert_eq!(
+        sticky(0),
+        Sticky::Key(ServerKey::Request(ClientKey::Client))
+    );
     assert_eq!(
         sticky(3),
-        Sticky::Key(ClientKey::Header("x-user".to_owned()))
+        Sticky::Key(ServerKey::Request(ClientKey::Header("x-user".to_owned())))
     );
     // A key that the route lacks is that of the upstream.
-    assert_eq!(sticky(4), Sticky::Key(ClientKey::Client));
+    assert_eq!(
+        sticky(4),
+        Sticky::Key(ServerKey::Request(ClientKey::Client))
+    );
     let balance = group(3).targets[0].balance.as_ref().unwrap();
     assert_eq!(balance.value, Balance::RoundRobin);
 }
@@ -127,4 +133,24 @@ fn there_is_a_limit_of_servers() {
     };
     assert_eq!(mistakes(&text(256)), "");
     assert!(mistakes(&text(257)).contains("2:6 servers: there are 257 servers"));
+}
+
+#[test]
+fn a_claim_that_chooses_a_server_needs_a_token() {
+    let text = |jwt: &str| {
+        format!(
+            "[site.\"a.example\"]\nto = \"app\"\n\"/api\" = {{ to = \"app\", sticky = \"jwt:/org/id\"{jwt} }}\n\
+             [upstream.app]\nservers = [\"http://h:1\", \"http://h:2\"]\nbalance = \"hash\"\nhash = \"jwt:sub\"\n"
+        )
+    };
+    // The routes without a token fall back to another choice, if there is one that has it.
+    let with = text(", jwt = { keys_url = \"https://id.example/keys\" }");
+    assert_eq!(mistakes(&with), "");
+    assert_eq!(valid(&with).claims(), ["/org/id", "sub"]);
+    let without = mistakes(&text(""));
+    for claim in ["`jwt:sub`", "`jwt:/org/id`"] {
+        let expected = format!("{claim} is a claim, and no route to it has `jwt`");
+        assert!(without.contains(&expected), "{without}");
+    }
+    assert!(mistakes(&text("").replace("jwt:sub", "jwt:")).contains("hash"));
 }

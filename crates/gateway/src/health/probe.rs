@@ -109,6 +109,7 @@ async fn addresses(subject: &CheckSubject) -> Result<Vec<Address>, String> {
             Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, *port))),
             Address::Tcp(SocketAddr::from((Ipv6Addr::LOCALHOST, *port))),
         ]),
+        (Origin::Service(_), _) => Err("its name has no server".to_owned()),
         (Origin::Name(..), None) => Err("its name is not resolved".to_owned()),
         (Origin::Name(..), Some(name)) => loop {
             match &**name.latest() {

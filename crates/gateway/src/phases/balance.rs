@@ -1,7 +1,7 @@
 //! The server of the next attempt, among those of a route.
 
 use blitz_http::{Peer, RequestHead, Scheme};
-use blitz_site::{ClientAddress, cookies};
+use blitz_site::{ClientAddress, Notes, cookies};
 
 use crate::request::Request;
 use crate::route::{Forward, ForwardRoute};
@@ -26,6 +26,7 @@ pub(super) fn choice_of<'a, E>(
         group,
         &request.head,
         &request.record.client,
+        request.notes.as_deref(),
         trusted,
     ))
 }
@@ -35,6 +36,7 @@ fn choice_among<'a>(
     group: &'a Group,
     head: &RequestHead,
     peer: &Peer,
+    notes: Option<&Notes<'_>>,
     trusted: &TrustedProxies,
 ) -> Box<Choice<'a>> {
     let fields = &head.fields;
@@ -45,6 +47,7 @@ fn choice_among<'a>(
         },
         ClientValue::Header(name) => fields.get(name).map(<[u8]>::to_vec),
         ClientValue::Cookie(name) => cookies(fields, name).next().map(<[u8]>::to_vec),
+        ClientValue::Claim(name) => Some(notes?.claim(name)?.as_bytes().to_vec()),
     };
     Choice::new(group, value, || {
         Facts::of(head, peer, trusted).scheme == Scheme::Https

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use blitz_http::{Protocol, Scheme};
 
-use super::{Origin, Prefix, Target, TargetError, hint, host, path};
+use super::{Origin, Prefix, SERVICE_PREFIX, Target, TargetError, hint, host, path};
 
 impl FromStr for Target {
     type Err = TargetError;
@@ -158,6 +158,9 @@ fn parse_url(url: &str) -> Result<ParsedUrl, InvalidTarget> {
     }
     let of_scheme =
         |scheme: &'static UrlScheme| strip_scheme(url, scheme.prefix).map(|rest| (scheme, rest));
+    if let Some(url) = strip_scheme(url, SERVICE_PREFIX) {
+        return parse_service(url);
+    }
     let Some((scheme, rest)) = SCHEMES.iter().find_map(of_scheme) else {
         return Err(hint::wrong_scheme(url));
     };
@@ -191,6 +194,33 @@ fn parse_url(url: &str) -> Result<ParsedUrl, InvalidTarget> {
         path,
         authority: host::without_zone(authority),
     })
+}
+
+/// The URL of a service without `srv+`. Its records have the ports.
+fn parse_service(url: &str) -> Result<ParsedUrl, InvalidTarget> {
+    let has_scheme = |scheme: &UrlScheme| strip_scheme(url, scheme.prefix).is_some();
+    if !SCHEMES.iter().any(has_scheme) {
+        return invalid(
+            "srv+ comes before http://, https:// or h2c://",
+            "write for example srv+http://_api._tcp.internal.example",
+        );
+    }
+    let parsed = parse_url(url)?;
+    match &parsed.origin {
+        Origin::Name(name, _) if *name == parsed.authority.trim_end_matches('.') => Ok(ParsedUrl {
+            origin: Origin::Service(name.clone()),
+            authority: name.clone(),
+            ..parsed
+        }),
+        Origin::Name(name, _) => invalid(
+            "the ports of a service are those of its SRV records",
+            format!("write {name} without a port"),
+        ),
+        _ => invalid(
+            "only a name has SRV records",
+            "write for example srv+http://_api._tcp.internal.example",
+        ),
+    }
 }
 
 /// The part after `scheme`, in whatever case it is written (RFC 3986 section 3.1).

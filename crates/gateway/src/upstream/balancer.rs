@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blitz_host::names::{LookupResult, NameFailure, NameState, ResolvedName};
+use blitz_host::names::{LookupResult, NameFailure, NameState, ResolvedName, ResolvedService};
 use blitz_http::{Address, Pool, Protocol, Upstream, UpstreamTls};
 use blitz_site::Failure;
 
@@ -108,6 +108,8 @@ enum AddressSource {
     /// Both are this machine; an application may listen on only one of them.
     Localhost([SocketAddr; 2]),
     Name(Arc<ResolvedName>),
+    /// None: no server of it is known.
+    Service(Arc<ResolvedService>),
 }
 
 /// The addresses that one request has tried.
@@ -174,10 +176,17 @@ impl Balancer {
         Balancer::new(connector, AddressSource::Name(name))
     }
 
+    /// In the place of a service that has no server.
+    pub(crate) fn without_server(connector: Connector, service: Arc<ResolvedService>) -> Balancer {
+        Balancer::new(connector, AddressSource::Service(service))
+    }
+
     fn new(connector: Connector, source: AddressSource) -> Balancer {
         let only = match &source {
             AddressSource::One(upstream) => Some((key_of(upstream), Counts::default())),
-            AddressSource::Localhost(_) | AddressSource::Name(_) => None,
+            AddressSource::Localhost(_) | AddressSource::Name(_) | AddressSource::Service(_) => {
+                None
+            }
         };
         Balancer {
             source,
@@ -209,6 +218,11 @@ impl Balancer {
                 // Not in turn: the address that answers is used until it fails.
                 tried.first = Some(0);
                 self.pick_of(addresses, tried, now())
+            }
+            AddressSource::Service(service) => {
+                // There are some meanwhile, for requests of the next snapshot.
+                let failure = service.failure().unwrap_or(NameFailure::NoAddress);
+                Pick::Unresolved(failure)
             }
             AddressSource::Name(name) => {
                 tried.name.get_or_insert_with(|| name.state());
@@ -295,6 +309,7 @@ impl Balancer {
                 LookupResult::Failed(_) => true,
                 LookupResult::Addresses(addresses) => are_avoided(addresses),
             },
+            AddressSource::Service(_) => true,
             _ if cooldowns.is_empty() => false,
             AddressSource::One(upstream) => are_avoided(&[key_of(upstream)]),
             AddressSource::Localhost(addresses) => are_avoided(addresses),
@@ -316,7 +331,7 @@ impl Balancer {
             !tried.addresses.contains(&Some(*address)) && !cooldowns.contains(*address, now)
         };
         match &self.source {
-            AddressSource::One(_) => false,
+            AddressSource::One(_) | AddressSource::Service(_) => false,
             AddressSource::Localhost(addresses) => addresses.iter().any(is_left),
             AddressSource::Name(name) => match &**name.latest() {
                 LookupResult::Addresses(addresses) => addresses.iter().any(is_left),
@@ -456,7 +471,7 @@ impl Balancer {
     pub(crate) fn states(&self, now: Instant) -> Vec<AddressState> {
         match &self.source {
             AddressSource::One(upstream) => vec![self.state_of(upstream, now)],
-            AddressSource::Localhost(_) | AddressSource::Name(_) => {
+            AddressSource::Localhost(_) | AddressSource::Name(_) | AddressSource::Service(_) => {
                 let upstreams = self.upstreams.borrow();
                 let used = upstreams.iter();
                 used.map(|(_, upstream)| self.state_of(upstream, now))

@@ -323,9 +323,10 @@ impl<'a> Choice<'a> {
         let Some(Sticky::Cookie(name)) = &selector.sticky else {
             return;
         };
-        if affinity.member != Some(member) {
+        if affinity.member != Some(member)
+            && let Some(token) = selector.tokens.of(member)
+        {
             let secure = if self.is_secure { "; Secure" } else { "" };
-            let token = selector.token(member);
             let cookie = format!("{name}={token}; Path=/; HttpOnly; SameSite=Lax{secure}");
             fields.append(Name::SetCookie, cookie);
         }

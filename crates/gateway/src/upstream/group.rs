@@ -7,14 +7,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use blitz_config::{Balance, ClientKey, Sticky, UpstreamSettings};
+use blitz_config::{Balance, ClientKey, ServerKey, Sticky, UpstreamSettings};
 
 use super::balancer::Balancer;
 use super::check::{CheckState, GroupChecks};
+use super::cookie::{CookieKey, GroupTokens, Tokens};
 use super::retry_budget::RetryBudget;
 use super::selector::{Affinity, FULL_WEIGHT, Selector, View, mix};
 use super::shared_retries::SharedRetries;
 use super::shed::Shed;
+use super::weights::weighted;
 use crate::target::Target;
 
 /// The servers of a route before the start; all cores share it.
@@ -28,7 +30,7 @@ pub(crate) struct GroupConfig {
 }
 
 /// A target of a route: some of its servers.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct GroupTarget {
     name: Box<str>,
     weight: u16,
@@ -75,6 +77,66 @@ impl GroupConfig {
             sticky: sticky.map(|sticky| sticky.value.clone()),
             servers: servers.into_iter().collect::<Option<_>>()?,
         })
+    }
+
+    /// A service without a name, as the one target of a route.
+    pub(crate) fn of_service(service: &Arc<Target>) -> GroupConfig {
+        let target = GroupTarget {
+            name: service.url().into(),
+            weight: 1,
+            servers: 0..1,
+            weights: Box::new([1]),
+            balance: Balance::default(),
+            sticky: None,
+            settings: Arc::default(),
+        };
+        GroupConfig {
+            targets: Box::new([target]),
+            sticky: None,
+            servers: Box::new([Arc::clone(service)]),
+        }
+    }
+
+    /// With servers in the places of services. `servers_of` has those of a service by its place among the servers, with
+    /// their weights; one without servers keeps its place.
+    pub(crate) fn with_servers(
+        &self,
+        mut servers_of: impl FnMut(usize) -> Vec<(Arc<Target>, u16)>,
+    ) -> GroupConfig {
+        let mut servers = Vec::new();
+        let targets = self.targets.iter().map(|target| {
+            let first = servers.len();
+            let parts = target.servers.clone().zip(&target.weights);
+            let parts = parts.map(|(at, weight)| {
+                let mut all = match self.servers[at].is_service() {
+                    true => servers_of(at),
+                    false => Vec::new(),
+                };
+                if all.is_empty() {
+                    all.push((Arc::clone(&self.servers[at]), 1));
+                }
+                (*weight, all)
+            });
+            let mut all = weighted(parts.collect());
+            all.truncate(SERVERS_MAX);
+            let weights = all.iter().map(|(_, weight)| *weight).collect();
+            servers.extend(all.into_iter().map(|(server, _)| server));
+            GroupTarget {
+                servers: first..servers.len(),
+                weights,
+                ..target.clone()
+            }
+        });
+        GroupConfig {
+            targets: targets.collect(),
+            sticky: self.sticky.clone(),
+            servers: servers.into(),
+        }
+    }
+
+    /// Whether SRV records tell some of its servers.
+    pub(crate) fn has_services(&self) -> bool {
+        self.servers.iter().any(|server| server.is_service())
     }
 
     /// Whether each server gets new requests by its weights, in the order of the servers.
@@ -137,6 +199,32 @@ impl GroupConfig {
         })
     }
 
+    /// The texts of its cookies; `None` if it sets none, and then the key is not needed.
+    pub(crate) fn tokens<'k>(&self, key: impl FnOnce() -> &'k CookieKey) -> Option<GroupTokens> {
+        let is_set = |sticky: &Option<Sticky>| matches!(sticky, Some(Sticky::Cookie(_)));
+        let of_targets = is_set(&self.sticky);
+        if !of_targets && !self.targets.iter().any(|target| is_set(&target.sticky)) {
+            return None;
+        }
+        let key = key();
+        let inner = self.targets.iter().map(|target| {
+            if !is_set(&target.sticky) {
+                return Tokens::default();
+            }
+            let servers = self.servers[target.servers.clone()].iter();
+            let urls: Vec<String> = servers.map(|server| server.url()).collect();
+            Tokens::new(key, urls.iter().map(String::as_str))
+        });
+        let names = self.targets.iter().map(|target| &*target.name);
+        Some(GroupTokens {
+            inner: inner.collect(),
+            outer: match of_targets {
+                true => Tokens::new(key, names),
+                false => Tokens::default(),
+            },
+        })
+    }
+
     /// A line for each server, and before it one for each choice.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -145,7 +233,8 @@ impl GroupConfig {
             lines.push(choice(&self.balance(), self.sticky.as_ref()));
         }
         for target in &self.targets {
-            let is_one = target.servers.len() == 1;
+            let is_one =
+                target.servers.len() == 1 && !self.servers[target.servers.start].is_service();
             let margin = if has_targets { "  " } else { "" };
             let checked = match &target.settings.health {
                 Some(health) => format!(", checked by {}", health.value),
@@ -179,12 +268,16 @@ impl GroupConfig {
     }
 }
 
+/// The most servers of a target with services: all are looked at for each request.
+const SERVERS_MAX: usize = 1024;
+
 /// How a choice is made, for people.
 fn choice(balance: &Balance, sticky: Option<&Sticky>) -> String {
-    let key = |key: &ClientKey| match key {
-        ClientKey::Client => "the client's address".to_owned(),
-        ClientKey::Header(name) => format!("the field {name}"),
-        ClientKey::Cookie(name) => format!("the cookie {name}"),
+    let key = |key: &ServerKey| match key {
+        ServerKey::Request(ClientKey::Client) => "the client's address".to_owned(),
+        ServerKey::Request(ClientKey::Header(name)) => format!("the field {name}"),
+        ServerKey::Request(ClientKey::Cookie(name)) => format!("the cookie {name}"),
+        ServerKey::Claim(name) => format!("the claim {name}"),
     };
     let mut text = match sticky {
         Some(Sticky::Cookie(name)) => format!("sticky by the cookie {name}, else "),
@@ -307,6 +400,18 @@ impl Group {
     /// With the checks of its servers.
     pub(crate) fn with_checks(mut self, checks: &GroupChecks) -> Group {
         self.checks = GroupChecks::clone(checks);
+        self
+    }
+
+    /// With the texts of its cookies.
+    pub(crate) fn with_tokens(mut self, tokens: Option<&GroupTokens>) -> Group {
+        let Some(GroupTokens { outer, inner }) = tokens else {
+            return self;
+        };
+        self.outer.tokens = Tokens::clone(outer);
+        for (selector, tokens) in self.inner.iter_mut().zip(inner) {
+            selector.tokens = Tokens::clone(tokens);
+        }
         self
     }
 
@@ -635,6 +740,56 @@ mod tests {
         assert_eq!(
             several[2],
             "  the better of two by random, checked by a TCP connection every 500ms"
+        );
+    }
+
+    #[test]
+    fn servers_stand_in_the_places_of_services() {
+        let document = Document::new(
+            "blitz.toml",
+            "[site.\"*\"]\nto = { app = 2, \"srv+h2c://_b._tcp.x\" = 1 }\n[upstream.app]\n\
+             servers = [\"http://a:1\", \"srv+http://_a._tcp.x\"]\n",
+        );
+        let (configuration, diagnostics) = read(&document, &Environment::default());
+        assert_eq!(diagnostics, []);
+        let Action::Proxy(proxy) = &configuration.sites[0].routes[0].settings.action.value else {
+            panic!("another action");
+        };
+        let target = |url: &blitz_config::Placed<String>| url.value.parse().ok().map(Arc::new);
+        let config = GroupConfig::new(proxy.group.as_ref().unwrap(), target).unwrap();
+        assert!(config.has_services());
+        let servers_of = |hosts: &'static [&'static str]| {
+            let config = &config;
+            config.with_servers(move |at| {
+                let service = &config.servers[at];
+                let servers = hosts
+                    .iter()
+                    .filter_map(|host| service.of_service(host, 8080));
+                servers.map(|server| (Arc::new(server), 1)).collect()
+            })
+        };
+        let expanded = servers_of(&["p", "q", "no host", "a/b", "u@h", "a:1", "10.0.0.256"]);
+        assert!(!expanded.has_services());
+        let expected = [
+            "in turn",
+            "weight 2 app",
+            "  the better of two by random",
+            "  weight 65535 http://a:1",
+            "  weight 32767 http://p:8080",
+            "  weight 32767 http://q:8080",
+            "weight 1 srv+h2c://_b._tcp.x",
+            "  the better of two by random",
+            "  weight 1 h2c://p:8080",
+            "  weight 1 h2c://q:8080",
+        ];
+        assert_eq!(expanded.lines(), expected);
+        // Without an answer a service is in its own place.
+        assert_eq!(
+            servers_of(&[]).lines()[3..5],
+            [
+                "  weight 65535 http://a:1",
+                "  weight 65535 srv+http://_a._tcp.x"
+            ]
         );
     }
 

@@ -2,7 +2,9 @@
 
 use std::cell::Cell;
 
-use blitz_config::{Balance, ClientKey, Sticky};
+use blitz_config::{Balance, ClientKey, ServerKey, Sticky};
+
+use super::cookie::Tokens;
 
 /// The ramp of a member that gets all of its weight.
 pub(super) const FULL_WEIGHT: u64 = 256;
@@ -26,6 +28,8 @@ const LOAD_FREE: f64 = 8.0;
 pub(super) struct Selector {
     balance: Balance,
     pub(super) sticky: Option<Sticky>,
+    /// The texts by which cookies name its members.
+    pub(super) tokens: Tokens,
     members: Box<[Member]>,
     /// The sum of the weights of each member and of those before it.
     sums: Box<[u32]>,
@@ -92,14 +96,17 @@ pub(crate) enum ClientValue<'n> {
     /// A field.
     Header(&'n str),
     Cookie(&'n str),
+    /// A claim of its verified token.
+    Claim(&'n str),
 }
 
-impl<'n> From<&'n ClientKey> for ClientValue<'n> {
-    fn from(key: &'n ClientKey) -> ClientValue<'n> {
+impl<'n> From<&'n ServerKey> for ClientValue<'n> {
+    fn from(key: &'n ServerKey) -> ClientValue<'n> {
         match key {
-            ClientKey::Client => ClientValue::Address,
-            ClientKey::Header(name) => ClientValue::Header(name),
-            ClientKey::Cookie(name) => ClientValue::Cookie(name),
+            ServerKey::Request(ClientKey::Client) => ClientValue::Address,
+            ServerKey::Request(ClientKey::Header(name)) => ClientValue::Header(name),
+            ServerKey::Request(ClientKey::Cookie(name)) => ClientValue::Cookie(name),
+            ServerKey::Claim(name) => ClientValue::Claim(name),
         }
     }
 }
@@ -124,6 +131,7 @@ impl Selector {
         Selector {
             balance,
             sticky,
+            tokens: Tokens::default(),
             sums: sums.collect(),
             are_weights_equal: members.iter().all(|one| one.weight == members[0].weight),
             turn: Cell::new(0),
@@ -138,12 +146,12 @@ impl Selector {
 
     /// The wish of a request with these values.
     pub(super) fn affinity(&self, value: impl Fn(ClientValue<'_>) -> Option<Vec<u8>>) -> Affinity {
-        let hash_of = |key: &ClientKey| value(key.into()).map(|value| hash(&value));
+        let hash_of = |key: &ServerKey| value(key.into()).map(|value| hash(&value));
         let mut affinity = Affinity::default();
         match &self.sticky {
             Some(Sticky::Cookie(name)) => {
                 let token = value(ClientValue::Cookie(name));
-                affinity.member = token.and_then(|token| self.member(&token));
+                affinity.member = token.and_then(|token| self.tokens.member(&token));
             }
             Some(Sticky::Key(key)) => affinity.hash = hash_of(key),
             None => {}
@@ -152,19 +160,6 @@ impl Selector {
             affinity.hash = hash_of(key);
         }
         affinity
-    }
-
-    /// The text by which a cookie names a member.
-    pub(super) fn token(&self, member: u16) -> String {
-        format!("{:016x}", self.members[usize::from(member)].id)
-    }
-
-    /// The member that the text of a cookie names.
-    fn member(&self, token: &[u8]) -> Option<u16> {
-        let token = std::str::from_utf8(token).ok()?;
-        let id = u64::from_str_radix(token, 16).ok()?;
-        let at = self.members.iter().position(|member| member.id == id)?;
-        u16::try_from(at).ok()
     }
 
     /// The number of its members.
@@ -571,7 +566,7 @@ mod tests {
 
     #[test]
     fn a_value_stays_with_its_member_if_another_one_goes() {
-        let key = Balance::Hash(ClientKey::Client);
+        let key = Balance::Hash(ServerKey::Request(ClientKey::Client));
         let selector = selector(&[2, 1, 1, 0], key);
         let of = |value: u64, loads: Loads<'_>| {
             let affinity = Affinity {
@@ -605,8 +600,6 @@ mod tests {
     fn a_cookie_names_a_member_also_without_weight() {
         let selector = selector(&[1, 1, 0], Balance::P2c);
         for member in 0..3 {
-            let token = selector.token(member);
-            assert_eq!(selector.member(token.as_bytes()), Some(member), "{token}");
             let affinity = Affinity {
                 member: Some(member),
                 hash: None,
@@ -616,12 +609,9 @@ mod tests {
             let other = selector.pick(affinity, &without(&[usize::from(member)]), || 0);
             assert!(other.is_some() && other != Some(usize::from(member)));
         }
-        for unknown in ["", "x", "1", "http://10.0.0.1:3000", "ffffffffffffffff"] {
-            assert_eq!(selector.member(unknown.as_bytes()), None, "{unknown}");
-        }
     }
 
-    /// Cookies outlive a process, so their values must not change.
+    /// Clients stay with their server by a hash when a process is restarted, so its values must not change.
     #[test]
     fn hashes_stay_the_same() {
         assert_eq!(hash(b""), mix(0xcbf2_9ce4_8422_2325));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use blitz_config::{ResponseLimits, TimeLimit, UpstreamSettings};
-use blitz_host::names::ResolvedName;
+use blitz_host::names::{ResolvedName, ResolvedService};
 use blitz_http::{
     Address, ClientOptions, ClientTlsSlot, FOREVER, Limits, Pool, Protocol, UpstreamTls,
 };
@@ -113,12 +113,15 @@ impl Identity {
 }
 
 /// All that a core needs to make the state of an upstream.
+#[derive(Clone)]
 pub(crate) struct UpstreamConfig {
     pub(crate) identity: Identity,
     /// Its name in metrics.
     pub(crate) label: Arc<str>,
     /// The name that is being resolved, if it has one.
     pub(crate) name: Option<Arc<ResolvedName>>,
+    /// The service that is being resolved, if it is one.
+    pub(crate) service: Option<Arc<ResolvedService>>,
     /// The knowledge of all cores about it.
     pub(crate) member: Arc<Member>,
     /// TLS settings that were used before, and the host of the certificate.
@@ -243,6 +246,11 @@ impl UpstreamSet {
                 Balancer::fixed(connector, &Address::Unix(Arc::new(path.clone())))
             }
             (Origin::Localhost(port), _) => Balancer::localhost(connector, *port),
+            (Origin::Service(_), _) => {
+                let service = config.service.as_ref();
+                let service = service.expect("the snapshot resolves each service");
+                Balancer::without_server(connector, Arc::clone(service))
+            }
             (Origin::Name(..), name) => {
                 let name = name.as_ref().expect("the snapshot resolves each name");
                 Balancer::named(connector, Arc::clone(name))

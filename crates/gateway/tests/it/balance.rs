@@ -63,6 +63,14 @@ fn leaving(text: &'static str) -> SocketAddr {
     address
 }
 
+/// With the same secret of cookies as others.
+fn with_secret() -> Options {
+    Options {
+        sticky_secret: || [7; 32],
+        ..Options::default()
+    }
+}
+
 fn trusting() -> Options {
     Options {
         trusted_proxies: ["127.0.0.1".parse().unwrap()].into_iter().collect(),
@@ -218,27 +226,39 @@ scenarios! {
 
     fn a_cookie_keeps_clients_with_their_server(io) {
         let [a, b] = servers(["a", "b"]);
-        let proxy = gateway(io, &config(&list(&[&a, &b]), "sticky = \"cookie\""));
+        let proxy = gateway_with(io, with_secret(), &config(&list(&[&a, &b]), "sticky = \"cookie\""));
         let mut client = proxy.client();
         let first = client.get("/");
         let (cookie, attributes) = cookie_of(&first).unwrap();
         assert_eq!(attributes, "Path=/; HttpOnly; SameSite=Lax");
         let (name, value) = cookie.split_once('=').unwrap();
-        assert_eq!((name, value.len()), ("blitz-server", 16));
-        let other = get_with(&mut client, "Cookie: blitz-server=0000000000000000\r\n");
-        assert!(other.field("set-cookie").is_some(), "an unknown value is ignored");
+        assert_eq!((name, value.len()), ("blitz-server", 32));
+        for unknown in ["", "x", &value[1..], &value.to_uppercase(), &a.url(), &"0".repeat(32), &"0".repeat(900)] {
+            let other = get_with(&mut client, &format!("Cookie: blitz-server={unknown}\r\n"));
+            assert!(other.field("set-cookie").is_some(), "an unknown value is replaced: {unknown}");
+        }
         for _ in 0..5 {
             let response = get_with(&mut client, &format!("Cookie: x=y; {cookie}\r\n"));
             assert_eq!(response.text(), first.text());
             assert_eq!(response.field("set-cookie"), None);
         }
-        // Another process knows the cookie, also if the order is another.
-        let proxy = gateway(io, &config(&list(&[&b, &a]), "sticky = \"cookie\""));
+        // Another process with the secret knows the cookie, also if the order is another.
+        let [c] = servers(["c"]);
+        let others = config(&list(&[&c, &b, &a]), "sticky = \"cookie\"");
+        let mut proxy = gateway_with(io, with_secret(), &others);
         let mut client = proxy.client();
         for _ in 0..5 {
             let response = get_with(&mut client, &format!("Cookie: {cookie}\r\n"));
             assert_eq!((response.text(), response.field("set-cookie")), (first.text(), None));
         }
+        // And so does the next configuration.
+        proxy.replace_sites(&config(&list(&[&a, &b]), "sticky = \"cookie\""));
+        let response = get_with(&mut client, &format!("Cookie: {cookie}\r\n"));
+        assert_eq!((response.text(), response.field("set-cookie")), (first.text(), None));
+        // One without it gives another cookie.
+        let stranger = gateway(io, &config(&list(&[&a, &b]), "sticky = \"cookie\""));
+        let response = get_with(&mut stranger.client(), &format!("Cookie: {cookie}\r\n"));
+        assert!(cookie_of(&response).is_some_and(|(other, _)| other != cookie));
         // The upstream gets the cookie as well.
         let heads = [a.heads(), b.heads()].concat();
         assert!(heads.iter().any(|head| head.field("cookie") == Some(&cookie)));
@@ -266,12 +286,12 @@ scenarios! {
     fn a_server_without_weight_keeps_its_clients_only(io) {
         let [a, b] = servers(["a", "b"]);
         let to = |b_weight: u16| format!("{{ \"{}\" = 1, \"{}\" = {b_weight} }}", a.url(), b.url());
-        let proxy = gateway(io, &config(&to(1), "sticky = \"cookie\""));
+        let proxy = gateway_with(io, with_secret(), &config(&to(1), "sticky = \"cookie\""));
         let mut client = proxy.client();
         let responses = [client.get("/"), client.get("/")];
         let of_b = responses.iter().find(|response| response.text() == "b").unwrap();
         let (cookie, _) = cookie_of(of_b).unwrap();
-        let draining = gateway(io, &config(&to(0), "sticky = \"cookie\""));
+        let draining = gateway_with(io, with_secret(), &config(&to(0), "sticky = \"cookie\""));
         let mut client = draining.client();
         assert_eq!(get_with(&mut client, &format!("Cookie: {cookie}\r\n")).text(), "b");
         assert_eq!(count_of(&counts(&mut client, 6), ["a", "b"]), [6, 0]);

@@ -106,6 +106,60 @@ scenarios! {
         }
     }
 
+    fn a_claim_chooses_the_server(io) {
+        let upstreams = ["a", "b", "c"].map(Upstream::with_text);
+        let list = |order: &[usize]| {
+            let urls: Vec<String> = order.iter().map(|at| format!("\"{}\"", upstreams[*at].url())).collect();
+            urls.join(", ")
+        };
+        for keys in ["balance = \"hash\"\nhash = \"jwt:sub\"", "sticky = \"jwt:sub\""] {
+            let proxy = |order: &[usize]| gateway(io, &format!(
+                "[site.\"a.example\"]\nto = \"app\"\njwt = {{ secret = \"{SECRET}\" }}\n\
+                 \"/open\".jwt = false\n\"/some\".jwt = {{ secret = \"{SECRET}\", optional = true }}\n\
+                 [upstream.app]\nservers = [{}]\n{keys}\n",
+                list(order)
+            ));
+            let texts = |proxy: &Proxy| -> Vec<String> {
+                let mut client = proxy.client();
+                let texts = (0..40).map(|user| {
+                    let mut text = || ask(&mut client, "GET /", &of(&format!("user-{user}"))).text().to_owned();
+                    let first = text();
+                    assert_eq!(first, text(), "{keys}");
+                    first
+                });
+                texts.collect()
+            };
+            let all = proxy(&[0, 1, 2]);
+            let before = texts(&all);
+            for name in ["a", "b", "c"] {
+                assert!(before.iter().any(|text| text == name), "{keys}: {before:?}");
+            }
+            // The claim counts, not the rest of the token or a field.
+            let mut client = all.client();
+            for (user, text) in before.iter().enumerate().take(8) {
+                let other = bearer(&token(&format!(r#","jti":"{user}","sub":"user-{user}""#)));
+                let spoofed = format!("{other}Sub: user-0\r\nX-Sub: user-0\r\n");
+                assert_eq!(ask(&mut client, "GET /some", &spoofed).text(), text, "{keys}");
+            }
+            // Only the users of the server that is gone move.
+            let after = texts(&proxy(&[2, 0]));
+            for (before, after) in before.iter().zip(&after) {
+                assert!(before == after || before == "b", "{keys}");
+            }
+            // Without the claim, or without a token, requests are distributed.
+            for (path, fields) in [("GET /", bearer(&token(""))), ("GET /open", of("user-0")), ("GET /some", HOST.to_owned())] {
+                let mut counts = [0; 3];
+                for _ in 0..30 {
+                    let response = ask(&mut client, path, &fields);
+                    counts[["a", "b", "c"].iter().position(|name| *name == response.text()).unwrap()] += 1;
+                }
+                assert_eq!(counts, [10; 3], "{keys} {path}");
+            }
+            // A token that is refused chooses nothing.
+            assert_eq!(ask(&mut client, "GET /", &of("user-0").replace("Bearer ey", "Bearer eY")).status, 401);
+        }
+    }
+
     fn no_claim_ends_a_field(io) {
         let upstream = Upstream::with_text("in");
         let url = upstream.url();

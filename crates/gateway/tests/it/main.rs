@@ -89,6 +89,7 @@ mod retry_settings;
 mod routing;
 mod satisfy;
 mod security_headers;
+mod services;
 mod shed;
 mod site_limits;
 mod site_rules;

@@ -17,6 +17,16 @@ const SERVER_FAILURE: u8 = 2;
 const NAME_ERROR: u8 = 3;
 const REFUSED: u8 = 5;
 
+/// Signals belong to the process: one test at a time waits for them.
+pub(crate) static SIGNALS: Mutex<()> = Mutex::new(());
+
+/// Sends this process a signal.
+pub(crate) fn kill(signal: &str) {
+    let kill = format!("kill -{signal} {}", std::process::id());
+    let sent = Command::new("sh").args(["-c", &kill]).status();
+    assert!(sent.unwrap().success());
+}
+
 /// Longer than a test.
 const LONG_TTL: u8 = 200;
 
@@ -120,19 +130,13 @@ scenarios! {
     }
 
     fn hup_resolves_names_again(io) {
-        // Signals belong to the process.
-        static ONE: Mutex<()> = Mutex::new(());
-        let _one = ONE.lock();
+        let _one = SIGNALS.lock();
         let names = NameServer::with_ttl(1, LONG_TTL);
         let upstream = Upstream::with_text("found");
         let mut proxy = Proxy::with(io, &[&target(&upstream)], names.options());
         assert_eq!(proxy.client().get("/").text(), "found");
         let received = names.received();
         let signals = Signals::install().unwrap();
-        let kill = |signal| {
-            let kill = format!("kill -{signal} {}", std::process::id());
-            assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
-        };
         let running = proxy.take();
         thread::scope(|scope| {
             let ended = scope.spawn(|| running.run_until_signal(&signals));

@@ -183,6 +183,11 @@ impl Proxy {
         self.replace_sites(&format!("[site.\"*\"]\n{routes}"));
     }
 
+    /// Has its services get the servers that they have now; returns whether that is a change.
+    pub(crate) fn follow_services(&mut self) -> bool {
+        self.running.as_mut().unwrap().reloading().follow_services()
+    }
+
     /// Replaces its sites by those of a file, on its core when this returns.
     pub(crate) fn replace_sites(&mut self, text: &str) {
         self.replace(text, |replacement| replacement);

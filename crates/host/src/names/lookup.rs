@@ -10,17 +10,38 @@ use hickory_resolver::config::{
 };
 use hickory_resolver::net::NetError;
 use hickory_resolver::proto::op::Query;
-use hickory_resolver::proto::rr::{Name, Record, RecordType};
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use tokio::time::Instant;
 
 use super::failure::NameFailure;
 use super::files;
-use super::query::query;
+use super::query::{Wanted, query};
 
 /// Addresses in ascending order, and for how long they are valid.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) addresses: Vec<SocketAddr>,
+    pub(super) ttl: Duration,
+}
+
+/// A server of a service.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServiceServer {
+    /// Its name, in lower case and without a dot at its end. A name server may tell any text.
+    pub host: String,
+    /// Its port; not 0.
+    pub port: u16,
+    /// Its weight among the others.
+    pub weight: u16,
+}
+
+/// The most servers of a service; others are left out.
+const SERVERS_MAX: usize = 256;
+
+/// Servers in ascending order, and for how long they are valid.
+#[derive(Debug)]
+pub(super) struct FoundServers {
+    pub(super) servers: Vec<ServiceServer>,
     pub(super) ttl: Duration,
 }
 
@@ -57,13 +78,67 @@ async fn look_up_with(
     let start = Instant::now();
     let records = match name.parse::<Name>() {
         Ok(name) => match in_hosts(hosts, &name) {
-            records if records.is_empty() => query(name, config, options).await,
+            records if records.is_empty() => query(Wanted::Addresses, name, config, options).await,
             records => Ok(records),
         },
         Err(error) => Err(error.into()),
     };
     let records = records.map_err(|error| servers.not_found(&error, start.elapsed()))?;
     found(&records, port).ok_or_else(|| servers.described(NameFailure::NoAddress, String::new()))
+}
+
+/// Looks up the servers of a service, with the settings of [`look_up`].
+pub(super) async fn look_up_service(
+    name: &str,
+    servers: &[SocketAddr],
+) -> Result<FoundServers, NotFound> {
+    let (config, options) = settings(servers).map_err(|reason| NotFound {
+        failure: NameFailure::Error,
+        reason,
+    })?;
+    let servers = Servers::of(&config);
+    let start = Instant::now();
+    let records = match name.parse::<Name>() {
+        Ok(name) => query(Wanted::Services, name, config, options).await,
+        Err(error) => Err(error.into()),
+    };
+    let none = || NotFound {
+        failure: NameFailure::NoAddress,
+        reason: format!("the name has no SRV record of a server, according to {servers}"),
+    };
+    match records {
+        Ok(records) => found_servers(&records).ok_or_else(none),
+        Err(error) if NameFailure::of(&error) == NameFailure::NoAddress => Err(none()),
+        Err(error) => Err(servers.not_found(&error, start.elapsed())),
+    }
+}
+
+/// The servers of the lowest priority; `None` without one. RFC 2782: "A Target of "." means that the service is decidedly
+/// not available at this domain."
+fn found_servers(records: &[Record]) -> Option<FoundServers> {
+    let of_service = records.iter().filter_map(|record| match &record.data {
+        RData::SRV(srv) if srv.port != 0 && !srv.target.is_root() => Some((record.ttl, srv)),
+        _ => None,
+    });
+    let lowest = of_service.clone().map(|(_, srv)| srv.priority).min()?;
+    let (mut servers, mut ttl) = (Vec::new(), u32::MAX);
+    for (own_ttl, srv) in of_service.filter(|(_, srv)| srv.priority == lowest) {
+        ttl = ttl.min(own_ttl);
+        let host = srv.target.to_ascii();
+        servers.push(ServiceServer {
+            host: host.strip_suffix('.').unwrap_or(&host).to_ascii_lowercase(),
+            port: srv.port,
+            weight: srv.weight,
+        });
+    }
+    // Servers rotate their answers. In ascending order an unchanged set is equal.
+    servers.sort_unstable();
+    servers.dedup_by(|one, other| (&one.host, one.port) == (&other.host, other.port));
+    servers.truncate(SERVERS_MAX);
+    Some(FoundServers {
+        servers,
+        ttl: Duration::from_secs(ttl.into()),
+    })
 }
 
 /// The records of both families. As in the C library, the hosts file applies to the name without the
@@ -175,6 +250,8 @@ fn name_server(address: &SocketAddr) -> NameServerConfig {
 
 #[cfg(test)]
 mod tests {
+    use hickory_resolver::proto::rr::rdata::SRV;
+
     use super::*;
 
     #[test]
@@ -196,6 +273,40 @@ mod tests {
             reason(&["10.0.0.2:53", "[::1]:5353"], 10_100),
             "the name servers 10.0.0.2:53, [::1]:5353 did not answer within 10 s"
         );
+    }
+
+    #[test]
+    fn servers_of_the_lowest_priority_are_found() {
+        let record = |priority, weight, port, target: &str, ttl| {
+            let target = target.parse().unwrap();
+            let srv = SRV::new(priority, weight, port, target);
+            let name = "_api._tcp.internal.example.".parse().unwrap();
+            Record::from_rdata(name, ttl, RData::SRV(srv))
+        };
+        let found = found_servers(&[
+            record(10, 5, 8080, "B.internal.example.", 30),
+            record(20, 1, 8080, "c.internal.example.", 1),
+            record(10, 0, 8081, "a.internal.example.", 60),
+            record(10, 0, 8081, "a.internal.example.", 60),
+            record(0, 1, 0, "none.internal.example.", 60),
+            record(0, 1, 80, ".", 60),
+        ]);
+        let found = found.unwrap();
+        let shown: Vec<String> = found
+            .servers
+            .iter()
+            .map(|server| format!("{}:{} {}", server.host, server.port, server.weight))
+            .collect();
+        assert_eq!(
+            shown,
+            ["a.internal.example:8081 0", "b.internal.example:8080 5"]
+        );
+        assert_eq!(found.ttl, Duration::from_secs(30));
+        assert!(found_servers(&[record(0, 1, 80, ".", 60)]).is_none());
+        let many: Vec<Record> = (1..=300)
+            .map(|port| record(0, 1, port, "a.internal.example.", 60))
+            .collect();
+        assert_eq!(found_servers(&many).unwrap().servers.len(), SERVERS_MAX);
     }
 
     #[test]

@@ -29,12 +29,22 @@ const EDNS_WAIT: Duration = Duration::from_secs(1);
 /// recommends 50 ms for a person who waits for a page; a gateway keeps the result until its TTL expires.
 const RESOLUTION_DELAY: Duration = Duration::from_millis(300);
 
-/// The records of the first name of the search list that has addresses.
+/// The records that a name is queried for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// A and AAAA.
+    Addresses,
+    /// SRV.
+    Services,
+}
+
+/// The records of the first name of the search list that has some.
 ///
 /// # Errors
 /// The error of the last query. A name server that is silent or cannot be reached ends the search, because
 /// the next name may belong to another machine.
 pub(super) async fn query(
+    wanted: Wanted,
     name: Name,
     config: ResolverConfig,
     options: ResolverOpts,
@@ -43,7 +53,14 @@ pub(super) async fn query(
     let resolvers = Resolvers { config, options };
     let mut last = NetError::Message("no name to query");
     for name in names {
-        match both_families(&resolvers, name).await {
+        let found = match wanted {
+            Wanted::Addresses => both_families(&resolvers, name).await,
+            Wanted::Services => {
+                let lookup = resolvers.look_up(name, RecordType::SRV).await;
+                lookup.map(|lookup| lookup.answers().to_vec())
+            }
+        };
+        match found {
             Ok(records) => return Ok(records),
             Err(error) => last = error,
         }

@@ -33,7 +33,11 @@ impl<'a> Compiler<'a, '_> {
 
     fn forward_auth_policy(&mut self, settings: &'a blitz_config::ForwardAuth) -> Option<Policy> {
         let origin = &settings.origin;
-        self.target(origin)?;
+        if self.target(origin)?.is_service() {
+            let problem = "an authorizer is no service with SRV records";
+            self.error("forward-auth", origin, problem, "write http:// and a host");
+            return None;
+        }
         if RequestHead::parse("GET", &settings.target).is_err() {
             let problem = "the path of the URL is invalid";
             self.error("forward-auth", origin, problem, "percent-encode it");
