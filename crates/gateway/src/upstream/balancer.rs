@@ -297,7 +297,8 @@ impl Balancer {
         self.member().is_avoided(now) || self.is_unreachable(now)
     }
 
-    fn is_unreachable(&self, now: Instant) -> bool {
+    /// Whether no address is known that could be connected to.
+    pub(super) fn is_unreachable(&self, now: Instant) -> bool {
         let cooldowns = self.cooldowns.borrow();
         let are_avoided = |addresses: &[SocketAddr]| {
             let mut addresses = addresses.iter();

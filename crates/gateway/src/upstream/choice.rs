@@ -139,11 +139,12 @@ impl<'a> Choice<'a> {
 
     fn pick_at(&mut self, index: ServerIndex, tried: &mut Tried, now: Instant) -> Pick {
         let balancer = self.group.balancer(index);
-        let is_avoided = balancer.is_avoided(now);
+        // A server that this request probes is avoided by all others.
+        let is_unreachable = balancer.is_unreachable(now);
         let pick = balancer.pick(tried, || now);
         if let Pick::Upstream(upstream) = &pick {
             self.tries += 1;
-            if !is_avoided {
+            if !is_unreachable {
                 balancer.note_picked(upstream, now);
             }
         }
@@ -402,10 +403,24 @@ mod tests {
         balancer.failed(&first, blitz_site::Failure::ConnectionRefused, true, now);
         assert_eq!(at_first(now), 0);
         assert_eq!(at_first(now + COOLDOWN_MIN), 1);
+        let fails_at = now + COOLDOWN_MIN;
+        balancer.failed(
+            &first,
+            blitz_site::Failure::ConnectionRefused,
+            true,
+            fails_at,
+        );
+        assert_eq!(
+            at_first(fails_at + COOLDOWN_MIN),
+            0,
+            "twice as long as before"
+        );
+        let now = fails_at + COOLDOWN_MIN * 2;
+        assert_eq!(at_first(now), 1);
         balancer.connected(&first);
-        assert_eq!(at_first(now + COOLDOWN_MIN), 0, "it has not responded yet");
-        balancer.responded(&first, Duration::from_millis(1), false, now + COOLDOWN_MIN);
-        assert!((10..30).contains(&at_first(now + COOLDOWN_MIN)));
+        assert_eq!(at_first(now), 0, "it has not responded yet");
+        balancer.responded(&first, Duration::from_millis(1), false, now);
+        assert!((10..30).contains(&at_first(now)));
     }
 
     #[test]
