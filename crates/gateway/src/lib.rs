@@ -55,7 +55,7 @@ pub use route::Route;
 pub use routes::{RouteConflict, Routes};
 pub use site_changes::{Change, SiteChange, site_changes};
 pub use sites::{AccessGap, Site, SiteRoutes, SiteTls, Sites, tls_policies};
-pub use snapshot::{NewSites, SteppedReloads};
+pub use snapshot::{NewSites, ServerOnCore, SteppedReloads};
 pub use start_error::StartError;
 pub use target::{Origin, Prefix, Target, TargetError};
 pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};

@@ -718,6 +718,17 @@ pub struct SteppedReloads {
     https_redirect: HttpsRedirect,
 }
 
+/// A server as a core sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerOnCore {
+    /// Its URL.
+    pub url: String,
+    /// How long requests will avoid it, because it was ejected or could not be connected to.
+    pub avoided_for: Option<Duration>,
+    /// Requests of this core that have chosen it among several servers, and have not ended.
+    pub running: u32,
+}
+
 /// Sites for all cores, each of which takes them by itself.
 pub struct NewSites(Arc<Snapshot>);
 
@@ -747,6 +758,23 @@ impl SteppedReloads {
         let before = self.newest.swap(Arc::clone(&snapshot));
         self.maker.retire(before);
         Ok(NewSites(snapshot))
+    }
+
+    /// The servers of the newest sites as the calling core sees them, if it has used them.
+    #[must_use]
+    pub fn servers_on_core(&self) -> Vec<ServerOnCore> {
+        let snapshot = self.newest.load_full();
+        let count = snapshot.upstreams.len();
+        let states = states_on_core(snapshot.id, &(0..count));
+        let states = states
+            .into_iter()
+            .flat_map(|(number, all)| all.into_iter().map(move |state| (number, state)));
+        let servers = states.map(|(number, state)| ServerOnCore {
+            url: snapshot.upstreams[number].identity.url(),
+            avoided_for: state.cooling_down,
+            running: state.running,
+        });
+        servers.collect()
     }
 
     /// Frees the configurations that no core has any more; returns the number of those that are left, with the newest.

@@ -17,7 +17,7 @@ use crate::ledger::Ledger;
 use crate::plan::{Http3, LOSSY_WAIT, Plan, Reach};
 use crate::reload::Replica;
 use crate::shrink::shrink;
-use crate::{client, reload, tls, upstream};
+use crate::{client, reload, sets, tls, upstream};
 
 /// Virtual time after which a run must have ended.
 const RUN_MAX: Duration = Duration::from_secs(600);
@@ -41,6 +41,8 @@ const SOCKETS_MAX: usize = 10_000;
 pub struct RunSummary {
     /// Requests that were sent.
     pub requests: usize,
+    /// Whether it has a set of servers with faults.
+    pub has_set: bool,
     /// How often a core took another configuration.
     pub reloads: usize,
     /// Virtual time that it took.
@@ -77,7 +79,37 @@ impl fmt::Display for RunFailure {
 /// # Errors
 /// [`RunFailure`].
 pub fn run(seed: u64, keeps_trace: bool) -> Result<RunSummary, RunFailure> {
-    carry_out(&Plan::new(seed), keeps_trace)
+    let summary = carry_out(&Plan::new(seed), keeps_trace)?;
+    with_set(summary, keeps_trace, seed)
+}
+
+/// Runs only the set of a seed, if it has one.
+///
+/// # Errors
+/// [`RunFailure`].
+pub fn run_set(seed: u64, keeps_trace: bool) -> Result<RunSummary, RunFailure> {
+    let ran = sets::run(seed, keeps_trace);
+    let ran = ran.unwrap_or_else(|| Ok(RunSummary::default()));
+    ran.map_err(|failure| RunFailure {
+        shrunk: keeps_trace.then(|| sets::plan_of(seed)).flatten(),
+        ..failure
+    })
+}
+
+/// Runs the set of a seed as well, if it has one.
+fn with_set(
+    mut summary: RunSummary,
+    keeps_trace: bool,
+    seed: u64,
+) -> Result<RunSummary, RunFailure> {
+    if let Some(ran) = sets::run(seed, keeps_trace) {
+        let of_set = ran?;
+        summary.has_set = true;
+        summary.requests += of_set.requests;
+        summary.time += of_set.time;
+        summary.trace.extend(of_set.trace);
+    }
+    Ok(summary)
 }
 
 /// As [`run`], and shrinks the plan of a failure: fewer clients, requests and faults.
@@ -86,10 +118,14 @@ pub fn run(seed: u64, keeps_trace: bool) -> Result<RunSummary, RunFailure> {
 /// [`RunFailure`] of the smallest plan that was found, which it names.
 pub fn run_and_shrink(seed: u64) -> Result<RunSummary, RunFailure> {
     let plan = Plan::new(seed);
-    carry_out(&plan, true).map_err(|failure| {
+    let summary = carry_out(&plan, true).map_err(|failure| {
         let (plan, failure) = shrink(plan, failure);
         let shrunk = Some(format!("{plan:#?}"));
         RunFailure { shrunk, ..failure }
+    })?;
+    with_set(summary, true, seed).map_err(|failure| RunFailure {
+        shrunk: sets::plan_of(seed),
+        ..failure
     })
 }
 
@@ -113,6 +149,7 @@ pub(crate) fn carry_out(plan: &Plan, keeps_trace: bool) -> Result<RunSummary, Ru
     match violations.is_empty() {
         true => Ok(RunSummary {
             requests,
+            has_set: false,
             reloads,
             time,
             trace,

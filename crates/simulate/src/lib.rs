@@ -20,10 +20,11 @@ mod raw_client;
 mod raw_http2;
 mod raw_upstream;
 mod reload;
+mod sets;
 mod shrink;
 mod tls;
 mod tunnel;
 mod upstream;
 
-pub use check::{RunFailure, RunSummary, run, run_and_shrink};
+pub use check::{RunFailure, RunSummary, run, run_and_shrink, run_set};
 pub use count::{kinds, serve};
