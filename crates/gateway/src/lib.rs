@@ -57,7 +57,7 @@ pub use routes::{RouteConflict, Routes};
 pub use site_changes::{Change, SiteChange, site_changes};
 pub use sites::{AccessGap, Site, SiteRoutes, SiteTls, Sites, tls_policies};
 pub use start_error::StartError;
-pub use stepped_reloads::{NewSites, SteppedReloads};
+pub use stepped_reloads::{NewSites, ServerOnCore, SteppedReloads};
 pub use target::{Origin, Prefix, Target, TargetError};
 pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};
 pub use upstream::{AddressFigures, CheckState, ResponseTimes};

@@ -311,6 +311,18 @@ impl World {
         self.network.borrow_mut().add_black_hole(address);
     }
 
+    /// Packets to this address arrive again from now on.
+    pub fn remove_black_hole(&self, address: &Address) {
+        self.network.borrow_mut().remove_black_hole(address);
+    }
+
+    /// The attempts to connect that nobody accepted since the last call: those that were refused and those to black
+    /// holes, with the time at which their first packet arrived.
+    #[must_use]
+    pub fn take_not_accepted(&self) -> Vec<(Duration, Address)> {
+        self.network.borrow_mut().take_not_accepted()
+    }
+
     /// Changes how often a descriptor lacks, per thousand attempts.
     pub fn set_no_descriptors(&self, per_mille: u16) {
         self.network.borrow_mut().conditions.no_descriptors = per_mille;

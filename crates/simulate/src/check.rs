@@ -1,7 +1,6 @@
 //! One run: a gateway on a simulated machine, all that its peers do, and what is left at the end.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::net::Ipv6Addr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -14,10 +13,11 @@ use blitz_reactor::simulation::{Holdings, Stop, World};
 
 use crate::access_log;
 use crate::ledger::Ledger;
+use crate::outcome::{RunFailure, RunSummary};
 use crate::plan::{Http3, LOSSY_WAIT, Plan, Reach};
 use crate::reload::Replica;
 use crate::shrink::shrink;
-use crate::{client, reload, tls, upstream};
+use crate::{client, reload, sets, tls, upstream};
 
 /// Virtual time after which a run must have ended.
 const RUN_MAX: Duration = Duration::from_secs(600);
@@ -36,48 +36,42 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 const SOCKETS_MAX: usize = 10_000;
 
-/// The result of a run without violations.
-#[derive(Debug, Clone, Default)]
-pub struct RunSummary {
-    /// Requests that were sent.
-    pub requests: usize,
-    /// How often a core took another configuration.
-    pub reloads: usize,
-    /// Virtual time that it took.
-    pub time: Duration,
-    /// Events of the network and the peers, if they were kept.
-    pub trace: Vec<String>,
-}
-
-/// The violations of a run, and the events before them if they were kept.
-#[derive(Debug)]
-pub struct RunFailure {
-    /// The seed of the run.
-    pub seed: u64,
-    /// The violations, in order.
-    pub violations: Vec<String>,
-    /// Events of the network and the peers.
-    pub trace: Vec<String>,
-    /// The smallest plan that fails, if the plan was shrunk.
-    pub shrunk: Option<String>,
-}
-
-impl fmt::Display for RunFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {} failed:", self.seed)?;
-        for violation in &self.violations {
-            writeln!(f, "  {violation}")?;
-        }
-        Ok(())
-    }
-}
-
 /// Runs one seed.
 ///
 /// # Errors
 /// [`RunFailure`].
 pub fn run(seed: u64, keeps_trace: bool) -> Result<RunSummary, RunFailure> {
-    carry_out(&Plan::new(seed), keeps_trace)
+    let summary = carry_out(&Plan::new(seed), keeps_trace)?;
+    with_set(summary, keeps_trace, seed)
+}
+
+/// Runs only the set of a seed, if it has one.
+///
+/// # Errors
+/// [`RunFailure`].
+pub fn run_set(seed: u64, keeps_trace: bool) -> Result<RunSummary, RunFailure> {
+    let ran = sets::run(seed, keeps_trace);
+    let ran = ran.unwrap_or_else(|| Ok(RunSummary::default()));
+    ran.map_err(|failure| RunFailure {
+        shrunk: keeps_trace.then(|| sets::plan_of(seed)).flatten(),
+        ..failure
+    })
+}
+
+/// Runs the set of a seed as well, if it has one.
+fn with_set(
+    mut summary: RunSummary,
+    keeps_trace: bool,
+    seed: u64,
+) -> Result<RunSummary, RunFailure> {
+    if let Some(ran) = sets::run(seed, keeps_trace) {
+        let of_set = ran?;
+        summary.has_set = true;
+        summary.requests += of_set.requests;
+        summary.time += of_set.time;
+        summary.trace.extend(of_set.trace);
+    }
+    Ok(summary)
 }
 
 /// As [`run`], and shrinks the plan of a failure: fewer clients, requests and faults.
@@ -86,10 +80,14 @@ pub fn run(seed: u64, keeps_trace: bool) -> Result<RunSummary, RunFailure> {
 /// [`RunFailure`] of the smallest plan that was found, which it names.
 pub fn run_and_shrink(seed: u64) -> Result<RunSummary, RunFailure> {
     let plan = Plan::new(seed);
-    carry_out(&plan, true).map_err(|failure| {
+    let summary = carry_out(&plan, true).map_err(|failure| {
         let (plan, failure) = shrink(plan, failure);
         let shrunk = Some(format!("{plan:#?}"));
         RunFailure { shrunk, ..failure }
+    })?;
+    with_set(summary, true, seed).map_err(|failure| RunFailure {
+        shrunk: sets::plan_of(seed),
+        ..failure
     })
 }
 
@@ -113,6 +111,7 @@ pub(crate) fn carry_out(plan: &Plan, keeps_trace: bool) -> Result<RunSummary, Ru
     match violations.is_empty() {
         true => Ok(RunSummary {
             requests,
+            has_set: false,
             reloads,
             time,
             trace,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blitz_simulate::{RunFailure, RunSummary, run, run_and_shrink};
+use blitz_simulate::{RunFailure, RunSummary, run, run_and_shrink, run_set};
 use clap::Parser;
 
 /// Checks whole gateways on a simulated machine
@@ -56,6 +56,9 @@ struct Arguments {
     /// Lists the kinds of --count
     #[arg(long)]
     kinds: bool,
+    /// Runs only the sets of servers, which every fourth seed has
+    #[arg(long)]
+    sets: bool,
     /// Shows the events of --seed even if it passes, and does not shrink a failing plan
     #[arg(long, requires = "seed")]
     trace: bool,
@@ -90,7 +93,7 @@ fn main() -> ExitCode {
                 false
             }
         },
-        (None, Some(seed)) => show(seed, arguments.trace),
+        (None, Some(seed)) => show(seed, &arguments),
         (None, None) => carry_out(&arguments),
     };
     match has_passed {
@@ -100,10 +103,11 @@ fn main() -> ExitCode {
 }
 
 /// Runs one seed and prints its events. Returns whether it passed.
-fn show(seed: u64, with_trace: bool) -> bool {
-    let ran = match with_trace {
-        true => run(seed, true),
-        false => run_and_shrink(seed),
+fn show(seed: u64, arguments: &Arguments) -> bool {
+    let ran = match (arguments.sets, arguments.trace) {
+        (true, _) => run_set(seed, true),
+        (false, true) => run(seed, true),
+        (false, false) => run_and_shrink(seed),
     };
     match ran {
         Ok(summary) => {
@@ -154,7 +158,10 @@ fn carry_out(arguments: &Arguments) -> bool {
                     if seed >= end {
                         break;
                     }
-                    let ran = run(seed, false);
+                    let ran = match arguments.sets {
+                        true => run_set(seed, false),
+                        false => run(seed, false),
+                    };
                     let mut total = total.lock().expect("no thread panics while it counts");
                     total.add(&ran, began);
                     if arguments.first && total.failed > 0 {
@@ -172,9 +179,10 @@ fn carry_out(arguments: &Arguments) -> bool {
         eprint!("\r\x1b[K");
     }
     println!(
-        "{} runs, {} with reloads, {} requests, {} failed; {:.0} runs/s, {:.0} requests/s",
+        "{} runs, {} with reloads, {} with sets, {} requests, {} failed; {:.0} runs/s, {:.0} requests/s",
         total.runs,
         total.with_reloads,
+        total.with_sets,
         total.requests,
         total.failed,
         total.runs as f64 / took,
@@ -193,6 +201,7 @@ fn carry_out(arguments: &Arguments) -> bool {
 struct Total {
     runs: u64,
     with_reloads: u64,
+    with_sets: u64,
     requests: usize,
     failed: u64,
     shown: Duration,
@@ -205,6 +214,7 @@ impl Total {
             Ok(summary) => {
                 self.requests += summary.requests;
                 self.with_reloads += u64::from(summary.reloads > 0);
+                self.with_sets += u64::from(summary.has_set);
             }
             Err(failure) => {
                 self.failed += 1;

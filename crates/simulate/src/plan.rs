@@ -753,7 +753,7 @@ impl ContentPlan {
     }
 }
 
-fn conditions(random: &mut Random) -> Conditions {
+pub(crate) fn conditions(random: &mut Random) -> Conditions {
     let per_mille = |random: &mut Random, max: u64| match random.chance(500) {
         true => random.within(0..=max) as u16,
         false => 0,

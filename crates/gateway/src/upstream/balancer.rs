@@ -64,6 +64,8 @@ pub(crate) struct AddressState {
     /// How long ago it could not be connected to, and why.
     pub(crate) last_failure: Option<(Duration, Failure)>,
     pub(crate) figures: AddressFigures,
+    /// Requests that have chosen the server among several, and have not ended.
+    pub(crate) running: u32,
 }
 
 /// The states of upstreams on a core, by the numbers of the upstreams in a snapshot.
@@ -497,6 +499,7 @@ impl Balancer {
                 .max(self.member().avoided_for(now)),
             last_failure: last_failure.map(|(then, failure)| (since(then), failure)),
             figures,
+            running: self.in_flight.get(),
         }
     }
 

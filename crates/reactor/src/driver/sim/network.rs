@@ -53,6 +53,8 @@ pub(crate) struct Network {
     pub(super) datagram_sockets: DatagramSockets,
     /// Addresses whose packets are dropped.
     black_holes: Vec<Address>,
+    /// The first packets of connections that nobody accepted, with the time of their arrival.
+    not_accepted: Vec<(Duration, Address)>,
     events: Events,
     serial: u64,
     next_port: u16,
@@ -122,6 +124,7 @@ impl Network {
             listeners: Vec::new(),
             datagram_sockets: DatagramSockets::default(),
             black_holes: Vec::new(),
+            not_accepted: Vec::new(),
             events: Events::default(),
             serial: 0,
             next_port: 30_000,
@@ -327,6 +330,15 @@ impl Network {
         self.black_holes.push(address.clone());
     }
 
+    /// Packets to this address arrive again.
+    pub(crate) fn remove_black_hole(&mut self, address: &Address) {
+        self.black_holes.retain(|one| one != address);
+    }
+
+    pub(crate) fn take_not_accepted(&mut self) -> Vec<(Duration, Address)> {
+        std::mem::take(&mut self.not_accepted)
+    }
+
     /// Closes a listener. Connections of its backlog are reset.
     pub(crate) fn close_listener(&mut self, number: usize) {
         if let Some(listening) = self.listeners[number - LISTENERS].take() {
@@ -424,7 +436,12 @@ impl Network {
         }
         let (address, delay, bytes_per_ms) = (end.remote.clone(), end.delay, end.bytes_per_ms);
         let local = end.local;
+        let is_first = end.syn_retries == 0;
+        let now = self.now;
         if self.black_holes.contains(&address) {
+            if is_first {
+                self.not_accepted.push((now, address));
+            }
             return self.send_syn_again(id);
         }
         let listening: Vec<usize> = (0..self.listeners.len())
@@ -434,6 +451,7 @@ impl Network {
             })
             .collect();
         if listening.is_empty() {
+            self.not_accepted.push((now, address));
             return self.schedule(delay, EventKind::Connected(id, libc::ECONNREFUSED));
         }
         let place = listening[(self.random.next() % listening.len() as u64) as usize];
