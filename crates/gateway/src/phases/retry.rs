@@ -53,11 +53,15 @@ pub(super) fn prepare_retry<'a, E>(
     }
     tracing::debug!(%error, "request is sent again");
     begin_again(request, Failure::from(error).token());
-    if let Some(upstream) = &request.record.upstream {
+    // Also if no other server can be reached in the end, a silent one would only take as long again.
+    let was_silent = matches!(error, ClientError::TimedOut);
+    if let Some(upstream) = request.record.upstream.as_ref().filter(|_| !was_silent) {
         request.tried.may_return_to(upstream);
     }
-    if let Some(choice) = &mut request.choice {
-        choice.retry_elsewhere();
+    match &mut request.choice {
+        Some(choice) if was_silent => choice.retry_only_elsewhere(),
+        Some(choice) => choice.retry_elsewhere(),
+        None => {}
     }
     Ok(())
 }
