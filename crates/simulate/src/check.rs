@@ -1,7 +1,6 @@
 //! One run: a gateway on a simulated machine, all that its peers do, and what is left at the end.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::net::Ipv6Addr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -14,6 +13,7 @@ use blitz_reactor::simulation::{Holdings, Stop, World};
 
 use crate::access_log;
 use crate::ledger::Ledger;
+use crate::outcome::{RunFailure, RunSummary};
 use crate::plan::{Http3, LOSSY_WAIT, Plan, Reach};
 use crate::reload::Replica;
 use crate::shrink::shrink;
@@ -35,44 +35,6 @@ const DRAIN_MAX: Duration = Duration::from_secs(500);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 const SOCKETS_MAX: usize = 10_000;
-
-/// The result of a run without violations.
-#[derive(Debug, Clone, Default)]
-pub struct RunSummary {
-    /// Requests that were sent.
-    pub requests: usize,
-    /// Whether it has a set of servers with faults.
-    pub has_set: bool,
-    /// How often a core took another configuration.
-    pub reloads: usize,
-    /// Virtual time that it took.
-    pub time: Duration,
-    /// Events of the network and the peers, if they were kept.
-    pub trace: Vec<String>,
-}
-
-/// The violations of a run, and the events before them if they were kept.
-#[derive(Debug)]
-pub struct RunFailure {
-    /// The seed of the run.
-    pub seed: u64,
-    /// The violations, in order.
-    pub violations: Vec<String>,
-    /// Events of the network and the peers.
-    pub trace: Vec<String>,
-    /// The smallest plan that fails, if the plan was shrunk.
-    pub shrunk: Option<String>,
-}
-
-impl fmt::Display for RunFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {} failed:", self.seed)?;
-        for violation in &self.violations {
-            writeln!(f, "  {violation}")?;
-        }
-        Ok(())
-    }
-}
 
 /// Runs one seed.
 ///

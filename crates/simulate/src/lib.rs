@@ -13,6 +13,7 @@ mod count;
 mod http3;
 mod io;
 mod ledger;
+mod outcome;
 mod plan;
 mod random;
 mod raw;
@@ -26,5 +27,6 @@ mod tls;
 mod tunnel;
 mod upstream;
 
-pub use check::{RunFailure, RunSummary, run, run_and_shrink, run_set};
+pub use check::{run, run_and_shrink, run_set};
 pub use count::{kinds, serve};
+pub use outcome::{RunFailure, RunSummary};

@@ -22,7 +22,7 @@ use blitz_reactor::simulation::{Holdings, Stop, World};
 use self::check::Watch;
 use self::ledger::{CONNECT_TIMEOUT, SetLedger};
 use self::plan::{Balance, Outlier, SetPlan, Settings};
-use crate::check::{RunFailure, RunSummary};
+use crate::outcome::{RunFailure, RunSummary};
 
 /// Virtual time after which a run must have ended.
 const RUN_MAX: Duration = Duration::from_secs(600);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::Conditions;
 
-use crate::check::{RunFailure, carry_out};
+use crate::check::carry_out;
+use crate::outcome::RunFailure;
 use crate::plan::{ConfigurationPlan, ContentPlan, Plan, QuicPlan, Reloads};
 
 /// Most runs of one search.

@@ -148,6 +148,17 @@ impl Watch {
         if later < REQUESTS_PER_SERVER * plan.members.len() {
             return;
         }
+        for core in 0..plan.cores {
+            let mut servers = self.on_core(core).into_iter();
+            let avoided = servers.find(|(_, server)| server.avoided_for.is_some());
+            if let Some((member, server)) = avoided {
+                self.ledger.violate(format!(
+                    "all servers work since {:.3} s, and core {core} avoids server {member} for {:?} at the end",
+                    plan.last_fault().as_secs_f64(),
+                    server.avoided_for
+                ));
+            }
+        }
         for (member, windows) in plan.members.iter().enumerate() {
             let Some(last) = windows.last() else { continue };
             if !self.ledger.has_arrived_at(member, last.time.end) {

@@ -56,6 +56,17 @@ struct Attempt {
     has_answered: bool,
 }
 
+impl Attempt {
+    /// Whether it has no response yet, because its server is silent.
+    fn is_awaited(&self) -> bool {
+        let is_silent = matches!(
+            self.fault,
+            Some(MemberFault::Hangs | MemberFault::BlackHole)
+        );
+        is_silent && !self.has_answered
+    }
+}
+
 /// How a request ended for its client.
 #[derive(Debug, Clone)]
 #[expect(dead_code, reason = "the reasons are shown by `Debug`")]
@@ -156,7 +167,9 @@ impl SetLedger {
                 request.id
             )
         });
-        let (index, has_ended) = self.entry(request.id, |entry| {
+        let (index, has_ended, was_silent) = self.entry(request.id, |entry| {
+            let mut earlier = entry.attempts.iter();
+            let was_silent = earlier.any(|one| one.member == member && one.is_awaited());
             entry.attempts.push(Attempt {
                 member,
                 at: now,
@@ -164,8 +177,14 @@ impl SetLedger {
                 has_answered: false,
             });
             let ended = entry.ended.is_some_and(|(_, until)| now > until);
-            (entry.attempts.len() - 1, ended)
+            (entry.attempts.len() - 1, ended, was_silent)
         });
+        if was_silent {
+            self.violate(format!(
+                "request {} arrives at server {member} again, which was silent",
+                request.id
+            ));
+        }
         let of_kind = if index == 0 {
             &self.first_arrivals
         } else {
