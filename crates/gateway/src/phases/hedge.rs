@@ -106,7 +106,12 @@ pub(super) async fn await_hedged<'a, E>(
             go_over(route, request, hedge, connected);
             request.response = Some(response);
         }
-        Winner::None(error) => return Err(NoResponse::Upstream(error)),
+        Winner::None(error) => {
+            if let Some(choice) = &mut request.choice {
+                choice.note_tried(&hedge.choice);
+            }
+            return Err(NoResponse::Upstream(error));
+        }
     }
     Ok(())
 }

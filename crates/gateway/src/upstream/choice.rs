@@ -248,6 +248,12 @@ impl<'a> Choice<'a> {
         })
     }
 
+    /// A second attempt has tried servers too: a retry does not go there.
+    #[cold]
+    pub(crate) fn note_tried(&mut self, second: &Choice<'_>) {
+        self.tried = second.tried.clone();
+    }
+
     /// The settings of the upstream that has the current server.
     pub(crate) fn settings(&self) -> Option<&'a UpstreamSettings> {
         let (group, index) = (self.group, self.current?);
